@@ -1,0 +1,2212 @@
+// Code generated from layout.abi by shm-abi/gen. DO NOT EDIT.
+
+use core::mem::{offset_of, size_of};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Names this layout; attach refuses a page with another one.
+pub const LAYOUT_HASH: u64 = 0x5e35a75729671053;
+
+/// "SLCLANE1"
+pub const LANE_MAGIC: u64 = 3550329923610823763;
+/// "\0SLCTRL1"
+pub const CONTROL_MAGIC: u64 = 3552304727948284672;
+/// "\0SLCUNT1"
+pub const COUNTERS_MAGIC: u64 = 3554552134010426112;
+/// `PAGE_SIZE` of layout.abi.
+pub const PAGE_SIZE: u64 = 4096;
+/// `LINE_SIZE` of layout.abi.
+pub const LINE_SIZE: u64 = 64;
+/// the D line and the C line
+pub const FRAME_HEADER: u64 = 128;
+/// header index offsets are u16
+pub const HEADER_BLOCK_MAX: u64 = 65536;
+/// head and body of one reply
+pub const REPLY_INLINE_MAX: u64 = 65536;
+/// `WORKERS_MAX` of layout.abi.
+pub const WORKERS_MAX: u64 = 64;
+/// `SOURCES_MAX` of layout.abi.
+pub const SOURCES_MAX: u64 = 1024;
+/// `LATENCY_BUCKETS` of layout.abi.
+pub const LATENCY_BUCKETS: u64 = 24;
+
+/// A value of KIND.
+pub const KIND_EVENT: u16 = 1;
+/// A value of KIND.
+pub const KIND_OUTCOMES: u16 = 2;
+/// A value of KIND.
+pub const KIND_CONFIG: u16 = 3;
+/// A value of KIND.
+pub const KIND_LANE_END: u16 = 4;
+
+/// A value of STATE.
+pub const STATE_NONE: u16 = 0;
+/// A value of STATE.
+pub const STATE_VERIFIED: u16 = 1;
+/// A value of STATE.
+pub const STATE_REFUSED: u16 = 2;
+/// A value of STATE.
+pub const STATE_DUPLICATE: u16 = 3;
+/// A value of STATE.
+pub const STATE_ANSWERED: u16 = 4;
+
+/// A value of ACK.
+pub const ACK_RING: u8 = 1;
+/// A value of ACK.
+pub const ACK_DURABLE: u8 = 2;
+/// A value of ACK.
+pub const ACK_DELIVERED: u8 = 3;
+
+/// A value of FRAME_FLAG.
+pub const FRAME_FLAG_TLS: u16 = 1;
+/// A value of FRAME_FLAG.
+pub const FRAME_FLAG_HTTP10: u16 = 2;
+
+/// taken without a proof: `provider: none` or `enforce: false`
+pub const VERDICT_FLAG_UNVERIFIED: u8 = 1;
+/// answered 202: a breaker of its destinations was not closed
+pub const VERDICT_FLAG_DEGRADED: u8 = 2;
+
+/// 200 {"status":"accepted","id":…}
+pub const REPLY_ACCEPTED: u16 = 1;
+/// 200 {"status":"duplicate","id":…}
+pub const REPLY_DUPLICATE: u16 = 2;
+/// 202 with the degraded headers
+pub const REPLY_QUEUED: u16 = 3;
+/// a canned answer for `code`
+pub const REPLY_REFUSED: u16 = 4;
+/// head lines and body bytes follow
+pub const REPLY_INLINE: u16 = 5;
+
+/// One frame's first line. The data plane writes it before `commit`; never again afterwards.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DLine {
+    /// whole frame, both lines included, a multiple of 64
+    pub length: u32,
+    /// The field of that name.
+    pub kind: u16,
+    /// The field of that name.
+    pub flags: u16,
+    /// over [128, length), padding included (zeroed)
+    pub crc32c: u32,
+    /// assigned once, never reused
+    pub source_id: u32,
+    /// The field of that name.
+    pub config_version: u32,
+    /// request number on its connection
+    pub seq: u32,
+    /// wall clock, ns since 1970: the request was whole
+    pub received_ns: u64,
+    /// boot clock, ns: the slot was taken
+    pub admitted_ns: u64,
+    /// seat (20 bits) | connection number of this worker (44 bits)
+    pub token: u64,
+    /// where in its lane this frame begins
+    pub position: u64,
+    /// The field of that name.
+    pub reserved: u64,
+}
+
+impl DLine {
+    /// Reads the 64 bytes of the line.
+    pub fn from_bytes(b: &[u8; 64]) -> Self {
+        Self {
+            length: u32::from_le_bytes([b[0], b[1], b[2], b[3]]),
+            kind: u16::from_le_bytes([b[4], b[5]]),
+            flags: u16::from_le_bytes([b[6], b[7]]),
+            crc32c: u32::from_le_bytes([b[8], b[9], b[10], b[11]]),
+            source_id: u32::from_le_bytes([b[12], b[13], b[14], b[15]]),
+            config_version: u32::from_le_bytes([b[16], b[17], b[18], b[19]]),
+            seq: u32::from_le_bytes([b[20], b[21], b[22], b[23]]),
+            received_ns: u64::from_le_bytes([
+                b[24], b[25], b[26], b[27], b[28], b[29], b[30], b[31],
+            ]),
+            admitted_ns: u64::from_le_bytes([
+                b[32], b[33], b[34], b[35], b[36], b[37], b[38], b[39],
+            ]),
+            token: u64::from_le_bytes([b[40], b[41], b[42], b[43], b[44], b[45], b[46], b[47]]),
+            position: u64::from_le_bytes([b[48], b[49], b[50], b[51], b[52], b[53], b[54], b[55]]),
+            reserved: u64::from_le_bytes([b[56], b[57], b[58], b[59], b[60], b[61], b[62], b[63]]),
+        }
+    }
+
+    /// The 64 bytes of the line.
+    pub fn to_bytes(&self) -> [u8; 64] {
+        let mut b = [0; 64];
+        b[0..4].copy_from_slice(&self.length.to_le_bytes());
+        b[4..6].copy_from_slice(&self.kind.to_le_bytes());
+        b[6..8].copy_from_slice(&self.flags.to_le_bytes());
+        b[8..12].copy_from_slice(&self.crc32c.to_le_bytes());
+        b[12..16].copy_from_slice(&self.source_id.to_le_bytes());
+        b[16..20].copy_from_slice(&self.config_version.to_le_bytes());
+        b[20..24].copy_from_slice(&self.seq.to_le_bytes());
+        b[24..32].copy_from_slice(&self.received_ns.to_le_bytes());
+        b[32..40].copy_from_slice(&self.admitted_ns.to_le_bytes());
+        b[40..48].copy_from_slice(&self.token.to_le_bytes());
+        b[48..56].copy_from_slice(&self.position.to_le_bytes());
+        b[56..64].copy_from_slice(&self.reserved.to_le_bytes());
+        b
+    }
+}
+
+const _: () = assert!(size_of::<DLine>() == 64);
+const _: () = assert!(offset_of!(DLine, length) == 0);
+const _: () = assert!(offset_of!(DLine, kind) == 4);
+const _: () = assert!(offset_of!(DLine, flags) == 6);
+const _: () = assert!(offset_of!(DLine, crc32c) == 8);
+const _: () = assert!(offset_of!(DLine, source_id) == 12);
+const _: () = assert!(offset_of!(DLine, config_version) == 16);
+const _: () = assert!(offset_of!(DLine, seq) == 20);
+const _: () = assert!(offset_of!(DLine, received_ns) == 24);
+const _: () = assert!(offset_of!(DLine, admitted_ns) == 32);
+const _: () = assert!(offset_of!(DLine, token) == 40);
+const _: () = assert!(offset_of!(DLine, position) == 48);
+const _: () = assert!(offset_of!(DLine, reserved) == 56);
+
+/// One frame's second line. The control plane writes it between `commit` and `verified`; above
+/// `verified` it is garbage and is never believed.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CLine {
+    /// The field of that name.
+    pub state: u16,
+    /// HTTP status
+    pub reply_code: u16,
+    /// The field of that name.
+    pub ack: u8,
+    /// The field of that name.
+    pub flags: u8,
+    /// which configured secret matched
+    pub secret_index: u16,
+    /// The field of that name.
+    pub event_id: [u8; 16],
+    /// all zero: none
+    pub dedup_key: [u8; 16],
+    /// wall clock end of the window
+    pub dedup_until_ns: u64,
+    /// 0: none
+    pub order_key: u64,
+    /// The field of that name.
+    pub route_version: u32,
+    /// The field of that name.
+    pub reserved: u32,
+}
+
+impl CLine {
+    /// Reads the 64 bytes of the line.
+    pub fn from_bytes(b: &[u8; 64]) -> Self {
+        Self {
+            state: u16::from_le_bytes([b[0], b[1]]),
+            reply_code: u16::from_le_bytes([b[2], b[3]]),
+            ack: u8::from_le_bytes([b[4]]),
+            flags: u8::from_le_bytes([b[5]]),
+            secret_index: u16::from_le_bytes([b[6], b[7]]),
+            event_id: core::array::from_fn(|n| b[8 + n]),
+            dedup_key: core::array::from_fn(|n| b[24 + n]),
+            dedup_until_ns: u64::from_le_bytes([
+                b[40], b[41], b[42], b[43], b[44], b[45], b[46], b[47],
+            ]),
+            order_key: u64::from_le_bytes([b[48], b[49], b[50], b[51], b[52], b[53], b[54], b[55]]),
+            route_version: u32::from_le_bytes([b[56], b[57], b[58], b[59]]),
+            reserved: u32::from_le_bytes([b[60], b[61], b[62], b[63]]),
+        }
+    }
+
+    /// The 64 bytes of the line.
+    pub fn to_bytes(&self) -> [u8; 64] {
+        let mut b = [0; 64];
+        b[0..2].copy_from_slice(&self.state.to_le_bytes());
+        b[2..4].copy_from_slice(&self.reply_code.to_le_bytes());
+        b[4..5].copy_from_slice(&self.ack.to_le_bytes());
+        b[5..6].copy_from_slice(&self.flags.to_le_bytes());
+        b[6..8].copy_from_slice(&self.secret_index.to_le_bytes());
+        b[8..24].copy_from_slice(&self.event_id);
+        b[24..40].copy_from_slice(&self.dedup_key);
+        b[40..48].copy_from_slice(&self.dedup_until_ns.to_le_bytes());
+        b[48..56].copy_from_slice(&self.order_key.to_le_bytes());
+        b[56..60].copy_from_slice(&self.route_version.to_le_bytes());
+        b[60..64].copy_from_slice(&self.reserved.to_le_bytes());
+        b
+    }
+}
+
+const _: () = assert!(size_of::<CLine>() == 64);
+const _: () = assert!(offset_of!(CLine, state) == 0);
+const _: () = assert!(offset_of!(CLine, reply_code) == 2);
+const _: () = assert!(offset_of!(CLine, ack) == 4);
+const _: () = assert!(offset_of!(CLine, flags) == 5);
+const _: () = assert!(offset_of!(CLine, secret_index) == 6);
+const _: () = assert!(offset_of!(CLine, event_id) == 8);
+const _: () = assert!(offset_of!(CLine, dedup_key) == 24);
+const _: () = assert!(offset_of!(CLine, dedup_until_ns) == 40);
+const _: () = assert!(offset_of!(CLine, order_key) == 48);
+const _: () = assert!(offset_of!(CLine, route_version) == 56);
+const _: () = assert!(offset_of!(CLine, reserved) == 60);
+
+/// The first line of an event's payload, at 128. After it, without gaps: target, header block, header
+/// index (8 bytes an entry: name offset, name length, value offset, value length, u16 each, from the
+/// start of the header block; padded to start on 8), then on the next 64-byte line the body.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PayloadHead {
+    /// The field of that name.
+    pub target_length: u32,
+    /// The field of that name.
+    pub headers_length: u32,
+    /// The field of that name.
+    pub headers_count: u32,
+    /// from the frame's start; a multiple of 64
+    pub body_offset: u32,
+    /// The field of that name.
+    pub body_length: u32,
+    /// The field of that name.
+    pub peer_port: u16,
+    /// The field of that name.
+    pub method_length: u8,
+    /// The field of that name.
+    pub reserved: u8,
+    /// The field of that name.
+    pub method: [u8; 24],
+    /// IPv4 as ::ffff:a.b.c.d; all zero: a Unix socket
+    pub peer_ip: [u8; 16],
+}
+
+impl PayloadHead {
+    /// Reads the 64 bytes of the line.
+    pub fn from_bytes(b: &[u8; 64]) -> Self {
+        Self {
+            target_length: u32::from_le_bytes([b[0], b[1], b[2], b[3]]),
+            headers_length: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
+            headers_count: u32::from_le_bytes([b[8], b[9], b[10], b[11]]),
+            body_offset: u32::from_le_bytes([b[12], b[13], b[14], b[15]]),
+            body_length: u32::from_le_bytes([b[16], b[17], b[18], b[19]]),
+            peer_port: u16::from_le_bytes([b[20], b[21]]),
+            method_length: u8::from_le_bytes([b[22]]),
+            reserved: u8::from_le_bytes([b[23]]),
+            method: core::array::from_fn(|n| b[24 + n]),
+            peer_ip: core::array::from_fn(|n| b[48 + n]),
+        }
+    }
+
+    /// The 64 bytes of the line.
+    pub fn to_bytes(&self) -> [u8; 64] {
+        let mut b = [0; 64];
+        b[0..4].copy_from_slice(&self.target_length.to_le_bytes());
+        b[4..8].copy_from_slice(&self.headers_length.to_le_bytes());
+        b[8..12].copy_from_slice(&self.headers_count.to_le_bytes());
+        b[12..16].copy_from_slice(&self.body_offset.to_le_bytes());
+        b[16..20].copy_from_slice(&self.body_length.to_le_bytes());
+        b[20..22].copy_from_slice(&self.peer_port.to_le_bytes());
+        b[22..23].copy_from_slice(&self.method_length.to_le_bytes());
+        b[23..24].copy_from_slice(&self.reserved.to_le_bytes());
+        b[24..48].copy_from_slice(&self.method);
+        b[48..64].copy_from_slice(&self.peer_ip);
+        b
+    }
+}
+
+const _: () = assert!(size_of::<PayloadHead>() == 64);
+const _: () = assert!(offset_of!(PayloadHead, target_length) == 0);
+const _: () = assert!(offset_of!(PayloadHead, headers_length) == 4);
+const _: () = assert!(offset_of!(PayloadHead, headers_count) == 8);
+const _: () = assert!(offset_of!(PayloadHead, body_offset) == 12);
+const _: () = assert!(offset_of!(PayloadHead, body_length) == 16);
+const _: () = assert!(offset_of!(PayloadHead, peer_port) == 20);
+const _: () = assert!(offset_of!(PayloadHead, method_length) == 22);
+const _: () = assert!(offset_of!(PayloadHead, reserved) == 23);
+const _: () = assert!(offset_of!(PayloadHead, method) == 24);
+const _: () = assert!(offset_of!(PayloadHead, peer_ip) == 48);
+
+/// One reply. Body bytes follow; entries start on 64-byte lines.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplyEntry {
+    /// whole entry, a multiple of 64
+    pub length: u32,
+    /// The field of that name.
+    pub kind: u16,
+    /// HTTP status
+    pub code: u16,
+    /// The field of that name.
+    pub token: u64,
+    /// The field of that name.
+    pub seq: u32,
+    /// The field of that name.
+    pub flags: u32,
+    /// REPLY_INLINE: header lines, each ended by CRLF
+    pub head_length: u32,
+    /// The field of that name.
+    pub body_length: u32,
+    /// The field of that name.
+    pub event_id: [u8; 16],
+    /// the frame that is answered
+    pub position: u64,
+    /// 0: none
+    pub retry_after_s: u32,
+    /// The field of that name.
+    pub reserved: u32,
+}
+
+impl ReplyEntry {
+    /// Reads the 64 bytes of the line.
+    pub fn from_bytes(b: &[u8; 64]) -> Self {
+        Self {
+            length: u32::from_le_bytes([b[0], b[1], b[2], b[3]]),
+            kind: u16::from_le_bytes([b[4], b[5]]),
+            code: u16::from_le_bytes([b[6], b[7]]),
+            token: u64::from_le_bytes([b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]]),
+            seq: u32::from_le_bytes([b[16], b[17], b[18], b[19]]),
+            flags: u32::from_le_bytes([b[20], b[21], b[22], b[23]]),
+            head_length: u32::from_le_bytes([b[24], b[25], b[26], b[27]]),
+            body_length: u32::from_le_bytes([b[28], b[29], b[30], b[31]]),
+            event_id: core::array::from_fn(|n| b[32 + n]),
+            position: u64::from_le_bytes([b[48], b[49], b[50], b[51], b[52], b[53], b[54], b[55]]),
+            retry_after_s: u32::from_le_bytes([b[56], b[57], b[58], b[59]]),
+            reserved: u32::from_le_bytes([b[60], b[61], b[62], b[63]]),
+        }
+    }
+
+    /// The 64 bytes of the line.
+    pub fn to_bytes(&self) -> [u8; 64] {
+        let mut b = [0; 64];
+        b[0..4].copy_from_slice(&self.length.to_le_bytes());
+        b[4..6].copy_from_slice(&self.kind.to_le_bytes());
+        b[6..8].copy_from_slice(&self.code.to_le_bytes());
+        b[8..16].copy_from_slice(&self.token.to_le_bytes());
+        b[16..20].copy_from_slice(&self.seq.to_le_bytes());
+        b[20..24].copy_from_slice(&self.flags.to_le_bytes());
+        b[24..28].copy_from_slice(&self.head_length.to_le_bytes());
+        b[28..32].copy_from_slice(&self.body_length.to_le_bytes());
+        b[32..48].copy_from_slice(&self.event_id);
+        b[48..56].copy_from_slice(&self.position.to_le_bytes());
+        b[56..60].copy_from_slice(&self.retry_after_s.to_le_bytes());
+        b[60..64].copy_from_slice(&self.reserved.to_le_bytes());
+        b
+    }
+}
+
+const _: () = assert!(size_of::<ReplyEntry>() == 64);
+const _: () = assert!(offset_of!(ReplyEntry, length) == 0);
+const _: () = assert!(offset_of!(ReplyEntry, kind) == 4);
+const _: () = assert!(offset_of!(ReplyEntry, code) == 6);
+const _: () = assert!(offset_of!(ReplyEntry, token) == 8);
+const _: () = assert!(offset_of!(ReplyEntry, seq) == 16);
+const _: () = assert!(offset_of!(ReplyEntry, flags) == 20);
+const _: () = assert!(offset_of!(ReplyEntry, head_length) == 24);
+const _: () = assert!(offset_of!(ReplyEntry, body_length) == 28);
+const _: () = assert!(offset_of!(ReplyEntry, event_id) == 32);
+const _: () = assert!(offset_of!(ReplyEntry, position) == 48);
+const _: () = assert!(offset_of!(ReplyEntry, retry_after_s) == 56);
+const _: () = assert!(offset_of!(ReplyEntry, reserved) == 60);
+
+/// First page of a lane file; request ring and reply ring follow. Each cursor has two cache lines.
+#[repr(C, align(64))]
+pub struct LaneHeader {
+    magic: AtomicU64,
+    layout_hash: AtomicU64,
+    boot_id: [AtomicU8; 16],
+    journal_id: [AtomicU8; 16],
+    lane_id: [AtomicU8; 16],
+    generation: AtomicU32,
+    pid: AtomicU32,
+    worker: AtomicU32,
+    version: AtomicU32,
+    request_capacity: AtomicU64,
+    reply_capacity: AtomicU64,
+    _pad0: [u8; 32],
+    commit: AtomicU64,
+    _pad1: [u8; 120],
+    consume: AtomicU64,
+    _pad2: [u8; 120],
+    verified: AtomicU64,
+    _pad3: [u8; 120],
+    reply_commit: AtomicU64,
+    _pad4: [u8; 120],
+    reply_consume: AtomicU64,
+    _pad5: [u8; 120],
+    dp_ticket: AtomicU64,
+    _pad6: [u8; 120],
+    cp_ticket: AtomicU64,
+    _pad7: [u8; 120],
+    closed: AtomicU64,
+    _pad8: [u8; 120],
+    retired: AtomicU64,
+    _pad9: [u8; 2936],
+}
+
+impl LaneHeader {
+    /// The field of that name.
+    pub fn magic(&self) -> u64 {
+        self.magic.load(Ordering::Acquire)
+    }
+
+    /// Publishes `magic`.
+    pub fn store_magic(&self, v: u64) {
+        self.magic.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn layout_hash(&self) -> u64 {
+        self.layout_hash.load(Ordering::Acquire)
+    }
+
+    /// Publishes `layout_hash`.
+    pub fn store_layout_hash(&self, v: u64) {
+        self.layout_hash.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn boot_id(&self) -> [u8; 16] {
+        core::array::from_fn(|i| self.boot_id[i].load(Ordering::Acquire))
+    }
+
+    /// Publishes `boot_id`.
+    pub fn store_boot_id(&self, v: [u8; 16]) {
+        for (to, from) in self.boot_id.iter().zip(v) {
+            to.store(from, Ordering::Release);
+        }
+    }
+
+    /// The field of that name.
+    pub fn journal_id(&self) -> [u8; 16] {
+        core::array::from_fn(|i| self.journal_id[i].load(Ordering::Acquire))
+    }
+
+    /// Publishes `journal_id`.
+    pub fn store_journal_id(&self, v: [u8; 16]) {
+        for (to, from) in self.journal_id.iter().zip(v) {
+            to.store(from, Ordering::Release);
+        }
+    }
+
+    /// The field of that name.
+    pub fn lane_id(&self) -> [u8; 16] {
+        core::array::from_fn(|i| self.lane_id[i].load(Ordering::Acquire))
+    }
+
+    /// Publishes `lane_id`.
+    pub fn store_lane_id(&self, v: [u8; 16]) {
+        for (to, from) in self.lane_id.iter().zip(v) {
+            to.store(from, Ordering::Release);
+        }
+    }
+
+    /// The field of that name.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Publishes `generation`.
+    pub fn store_generation(&self, v: u32) {
+        self.generation.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn pid(&self) -> u32 {
+        self.pid.load(Ordering::Acquire)
+    }
+
+    /// Publishes `pid`.
+    pub fn store_pid(&self, v: u32) {
+        self.pid.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn worker(&self) -> u32 {
+        self.worker.load(Ordering::Acquire)
+    }
+
+    /// Publishes `worker`.
+    pub fn store_worker(&self, v: u32) {
+        self.worker.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Publishes `version`.
+    pub fn store_version(&self, v: u32) {
+        self.version.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn request_capacity(&self) -> u64 {
+        self.request_capacity.load(Ordering::Acquire)
+    }
+
+    /// Publishes `request_capacity`.
+    pub fn store_request_capacity(&self, v: u64) {
+        self.request_capacity.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn reply_capacity(&self) -> u64 {
+        self.reply_capacity.load(Ordering::Acquire)
+    }
+
+    /// Publishes `reply_capacity`.
+    pub fn store_reply_capacity(&self, v: u64) {
+        self.reply_capacity.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn commit(&self) -> u64 {
+        self.commit.load(Ordering::Acquire)
+    }
+
+    /// Publishes `commit`.
+    pub fn store_commit(&self, v: u64) {
+        self.commit.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn consume(&self) -> u64 {
+        self.consume.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn verified(&self) -> u64 {
+        self.verified.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn reply_commit(&self) -> u64 {
+        self.reply_commit.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn reply_consume(&self) -> u64 {
+        self.reply_consume.load(Ordering::Acquire)
+    }
+
+    /// Publishes `reply_consume`.
+    pub fn store_reply_consume(&self, v: u64) {
+        self.reply_consume.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn dp_ticket(&self) -> u64 {
+        self.dp_ticket.load(Ordering::Acquire)
+    }
+
+    /// Publishes `dp_ticket`.
+    pub fn store_dp_ticket(&self, v: u64) {
+        self.dp_ticket.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn cp_ticket(&self) -> u64 {
+        self.cp_ticket.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn closed(&self) -> u64 {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Publishes `closed`.
+    pub fn store_closed(&self, v: u64) {
+        self.closed.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn retired(&self) -> u64 {
+        self.retired.load(Ordering::Acquire)
+    }
+}
+
+const _: () = assert!(size_of::<LaneHeader>() == 4096);
+const _: () = assert!(offset_of!(LaneHeader, magic) == 0);
+const _: () = assert!(offset_of!(LaneHeader, layout_hash) == 8);
+const _: () = assert!(offset_of!(LaneHeader, boot_id) == 16);
+const _: () = assert!(offset_of!(LaneHeader, journal_id) == 32);
+const _: () = assert!(offset_of!(LaneHeader, lane_id) == 48);
+const _: () = assert!(offset_of!(LaneHeader, generation) == 64);
+const _: () = assert!(offset_of!(LaneHeader, pid) == 68);
+const _: () = assert!(offset_of!(LaneHeader, worker) == 72);
+const _: () = assert!(offset_of!(LaneHeader, version) == 76);
+const _: () = assert!(offset_of!(LaneHeader, request_capacity) == 80);
+const _: () = assert!(offset_of!(LaneHeader, reply_capacity) == 88);
+const _: () = assert!(offset_of!(LaneHeader, commit) == 128);
+const _: () = assert!(offset_of!(LaneHeader, consume) == 256);
+const _: () = assert!(offset_of!(LaneHeader, verified) == 384);
+const _: () = assert!(offset_of!(LaneHeader, reply_commit) == 512);
+const _: () = assert!(offset_of!(LaneHeader, reply_consume) == 640);
+const _: () = assert!(offset_of!(LaneHeader, dp_ticket) == 768);
+const _: () = assert!(offset_of!(LaneHeader, cp_ticket) == 896);
+const _: () = assert!(offset_of!(LaneHeader, closed) == 1024);
+const _: () = assert!(offset_of!(LaneHeader, retired) == 1152);
+
+/// Numbers that the control plane tunes and every worker reads. Made once, kept over restarts.
+#[repr(C, align(64))]
+pub struct ControlPage {
+    magic: AtomicU64,
+    layout_hash: AtomicU64,
+    journal_id: [AtomicU8; 16],
+    _pad0: [u8; 32],
+    policy_version: AtomicU64,
+    _pad1: [u8; 56],
+    limit: AtomicU64,
+    max_held: AtomicU64,
+    hold_budget_ns: AtomicU64,
+    hold_bound_ns: AtomicU64,
+    overloaded: AtomicU64,
+    overload_since_ns: AtomicU64,
+    service_time_ns: AtomicU64,
+    floor_slots: AtomicU64,
+    repeat_share_milli: AtomicU64,
+    low_share_milli: AtomicU64,
+    _pad2: [u8; 48],
+    writable: AtomicU64,
+    journal_full: AtomicU64,
+    _pad3: [u8; 48],
+    durable_group: AtomicU64,
+    _pad4: [u8; 56],
+    cp_beat: AtomicU64,
+    stopping: AtomicU64,
+    _pad5: [u8; 3696],
+}
+
+impl ControlPage {
+    /// The field of that name.
+    pub fn magic(&self) -> u64 {
+        self.magic.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn layout_hash(&self) -> u64 {
+        self.layout_hash.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn journal_id(&self) -> [u8; 16] {
+        core::array::from_fn(|i| self.journal_id[i].load(Ordering::Acquire))
+    }
+
+    /// even: at rest
+    pub fn policy_version(&self) -> u64 {
+        self.policy_version.load(Ordering::Acquire)
+    }
+
+    /// requests in flight, the host's
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn max_held(&self) -> u64 {
+        self.max_held.load(Ordering::Acquire)
+    }
+
+    /// upper bound of any hold
+    pub fn hold_budget_ns(&self) -> u64 {
+        self.hold_budget_ns.load(Ordering::Acquire)
+    }
+
+    /// adaptive bound while overloaded; 0: none
+    pub fn hold_bound_ns(&self) -> u64 {
+        self.hold_bound_ns.load(Ordering::Acquire)
+    }
+
+    /// bit per class
+    pub fn overloaded(&self) -> u64 {
+        self.overloaded.load(Ordering::Acquire)
+    }
+
+    /// boot clock; 0: not overloaded
+    pub fn overload_since_ns(&self) -> u64 {
+        self.overload_since_ns.load(Ordering::Acquire)
+    }
+
+    /// W
+    pub fn service_time_ns(&self) -> u64 {
+        self.service_time_ns.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn floor_slots(&self) -> u64 {
+        self.floor_slots.load(Ordering::Acquire)
+    }
+
+    /// share of the limit that repeats may use
+    pub fn repeat_share_milli(&self) -> u64 {
+        self.repeat_share_milli.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn low_share_milli(&self) -> u64 {
+        self.low_share_milli.load(Ordering::Acquire)
+    }
+
+    /// 1: the journal takes groups
+    pub fn writable(&self) -> u64 {
+        self.writable.load(Ordering::Acquire)
+    }
+
+    /// 1: answer 503 Ingestion-Queue-Full
+    pub fn journal_full(&self) -> u64 {
+        self.journal_full.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn durable_group(&self) -> u64 {
+        self.durable_group.load(Ordering::Acquire)
+    }
+
+    /// boot clock, ns
+    pub fn cp_beat(&self) -> u64 {
+        self.cp_beat.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn stopping(&self) -> u64 {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+const _: () = assert!(size_of::<ControlPage>() == 4096);
+const _: () = assert!(offset_of!(ControlPage, magic) == 0);
+const _: () = assert!(offset_of!(ControlPage, layout_hash) == 8);
+const _: () = assert!(offset_of!(ControlPage, journal_id) == 16);
+const _: () = assert!(offset_of!(ControlPage, policy_version) == 64);
+const _: () = assert!(offset_of!(ControlPage, limit) == 128);
+const _: () = assert!(offset_of!(ControlPage, max_held) == 136);
+const _: () = assert!(offset_of!(ControlPage, hold_budget_ns) == 144);
+const _: () = assert!(offset_of!(ControlPage, hold_bound_ns) == 152);
+const _: () = assert!(offset_of!(ControlPage, overloaded) == 160);
+const _: () = assert!(offset_of!(ControlPage, overload_since_ns) == 168);
+const _: () = assert!(offset_of!(ControlPage, service_time_ns) == 176);
+const _: () = assert!(offset_of!(ControlPage, floor_slots) == 184);
+const _: () = assert!(offset_of!(ControlPage, repeat_share_milli) == 192);
+const _: () = assert!(offset_of!(ControlPage, low_share_milli) == 200);
+const _: () = assert!(offset_of!(ControlPage, writable) == 256);
+const _: () = assert!(offset_of!(ControlPage, journal_full) == 264);
+const _: () = assert!(offset_of!(ControlPage, durable_group) == 320);
+const _: () = assert!(offset_of!(ControlPage, cp_beat) == 384);
+const _: () = assert!(offset_of!(ControlPage, stopping) == 392);
+
+/// First page of a data plane's counters file; one WorkerCounters each, then the source tables.
+#[repr(C, align(64))]
+pub struct CountersHeader {
+    magic: AtomicU64,
+    layout_hash: AtomicU64,
+    generation: AtomicU32,
+    pid: AtomicU32,
+    workers: AtomicU32,
+    sources: AtomicU32,
+    _pad0: [u8; 96],
+    inflight: AtomicU64,
+    _pad1: [u8; 56],
+    held: AtomicU64,
+    _pad2: [u8; 56],
+    dp_beat: AtomicU64,
+    _pad3: [u8; 56],
+    connections: AtomicU64,
+    _pad4: [u8; 3768],
+}
+
+impl CountersHeader {
+    /// The field of that name.
+    pub fn magic(&self) -> u64 {
+        self.magic.load(Ordering::Acquire)
+    }
+
+    /// Publishes `magic`.
+    pub fn store_magic(&self, v: u64) {
+        self.magic.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn layout_hash(&self) -> u64 {
+        self.layout_hash.load(Ordering::Acquire)
+    }
+
+    /// Publishes `layout_hash`.
+    pub fn store_layout_hash(&self, v: u64) {
+        self.layout_hash.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Publishes `generation`.
+    pub fn store_generation(&self, v: u32) {
+        self.generation.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn pid(&self) -> u32 {
+        self.pid.load(Ordering::Acquire)
+    }
+
+    /// Publishes `pid`.
+    pub fn store_pid(&self, v: u32) {
+        self.pid.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn workers(&self) -> u32 {
+        self.workers.load(Ordering::Acquire)
+    }
+
+    /// Publishes `workers`.
+    pub fn store_workers(&self, v: u32) {
+        self.workers.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn sources(&self) -> u32 {
+        self.sources.load(Ordering::Acquire)
+    }
+
+    /// Publishes `sources`.
+    pub fn store_sources(&self, v: u32) {
+        self.sources.store(v, Ordering::Release);
+    }
+
+    /// slots taken, all workers
+    pub fn inflight(&self) -> u64 {
+        self.inflight.load(Ordering::Acquire)
+    }
+
+    /// Adds to `inflight` and gives what it was.
+    pub fn add_inflight(&self, n: u64) -> u64 {
+        self.inflight.fetch_add(n, Ordering::AcqRel)
+    }
+
+    /// Takes from `inflight` and gives what it was.
+    pub fn sub_inflight(&self, n: u64) -> u64 {
+        self.inflight.fetch_sub(n, Ordering::AcqRel)
+    }
+
+    /// The field of that name.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// Adds to `held` and gives what it was.
+    pub fn add_held(&self, n: u64) -> u64 {
+        self.held.fetch_add(n, Ordering::AcqRel)
+    }
+
+    /// Takes from `held` and gives what it was.
+    pub fn sub_held(&self, n: u64) -> u64 {
+        self.held.fetch_sub(n, Ordering::AcqRel)
+    }
+
+    /// The field of that name.
+    pub fn dp_beat(&self) -> u64 {
+        self.dp_beat.load(Ordering::Acquire)
+    }
+
+    /// Publishes `dp_beat`.
+    pub fn store_dp_beat(&self, v: u64) {
+        self.dp_beat.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Acquire)
+    }
+
+    /// Adds to `connections` and gives what it was.
+    pub fn add_connections(&self, n: u64) -> u64 {
+        self.connections.fetch_add(n, Ordering::AcqRel)
+    }
+
+    /// Takes from `connections` and gives what it was.
+    pub fn sub_connections(&self, n: u64) -> u64 {
+        self.connections.fetch_sub(n, Ordering::AcqRel)
+    }
+}
+
+const _: () = assert!(size_of::<CountersHeader>() == 4096);
+const _: () = assert!(offset_of!(CountersHeader, magic) == 0);
+const _: () = assert!(offset_of!(CountersHeader, layout_hash) == 8);
+const _: () = assert!(offset_of!(CountersHeader, generation) == 16);
+const _: () = assert!(offset_of!(CountersHeader, pid) == 20);
+const _: () = assert!(offset_of!(CountersHeader, workers) == 24);
+const _: () = assert!(offset_of!(CountersHeader, sources) == 28);
+const _: () = assert!(offset_of!(CountersHeader, inflight) == 128);
+const _: () = assert!(offset_of!(CountersHeader, held) == 192);
+const _: () = assert!(offset_of!(CountersHeader, dp_beat) == 256);
+const _: () = assert!(offset_of!(CountersHeader, connections) == 320);
+
+/// One worker's counts.
+#[repr(C, align(64))]
+pub struct WorkerCounters {
+    accepted: AtomicU64,
+    closed: AtomicU64,
+    requests: AtomicU64,
+    frames: AtomicU64,
+    frame_bytes: AtomicU64,
+    replies: AtomicU64,
+    late_replies: AtomicU64,
+    rings: AtomicU64,
+    wakes: AtomicU64,
+    belt_wakes: AtomicU64,
+    budget_over: AtomicU64,
+    lane_full: AtomicU64,
+    recv_starved: AtomicU64,
+    accept_paused: AtomicU64,
+    cq_overflow: AtomicU64,
+    turns: AtomicU64,
+    unrouted: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    turn_ns_max: AtomicU64,
+    malformed: AtomicU64,
+    refused_connections: AtomicU64,
+    _pad0: [u8; 3920],
+}
+
+impl WorkerCounters {
+    /// connections
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Acquire)
+    }
+
+    /// Adds to `accepted`; one thread only.
+    pub fn add_accepted(&self, n: u64) {
+        let v = self.accepted.load(Ordering::Relaxed);
+        self.accepted.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn closed(&self) -> u64 {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Adds to `closed`; one thread only.
+    pub fn add_closed(&self, n: u64) {
+        let v = self.closed.load(Ordering::Relaxed);
+        self.closed.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// requests parsed
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Acquire)
+    }
+
+    /// Adds to `requests`; one thread only.
+    pub fn add_requests(&self, n: u64) {
+        let v = self.requests.load(Ordering::Relaxed);
+        self.requests.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Acquire)
+    }
+
+    /// Adds to `frames`; one thread only.
+    pub fn add_frames(&self, n: u64) {
+        let v = self.frames.load(Ordering::Relaxed);
+        self.frames.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn frame_bytes(&self) -> u64 {
+        self.frame_bytes.load(Ordering::Acquire)
+    }
+
+    /// Adds to `frame_bytes`; one thread only.
+    pub fn add_frame_bytes(&self, n: u64) {
+        let v = self.frame_bytes.load(Ordering::Relaxed);
+        self.frame_bytes.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn replies(&self) -> u64 {
+        self.replies.load(Ordering::Acquire)
+    }
+
+    /// Adds to `replies`; one thread only.
+    pub fn add_replies(&self, n: u64) {
+        let v = self.replies.load(Ordering::Relaxed);
+        self.replies.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// token, seq or state did not fit
+    pub fn late_replies(&self) -> u64 {
+        self.late_replies.load(Ordering::Acquire)
+    }
+
+    /// Adds to `late_replies`; one thread only.
+    pub fn add_late_replies(&self, n: u64) {
+        let v = self.late_replies.load(Ordering::Relaxed);
+        self.late_replies
+            .store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// doorbells written to the control plane
+    pub fn rings(&self) -> u64 {
+        self.rings.load(Ordering::Acquire)
+    }
+
+    /// Adds to `rings`; one thread only.
+    pub fn add_rings(&self, n: u64) {
+        let v = self.rings.load(Ordering::Relaxed);
+        self.rings.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// doorbells received
+    pub fn wakes(&self) -> u64 {
+        self.wakes.load(Ordering::Acquire)
+    }
+
+    /// Adds to `wakes`; one thread only.
+    pub fn add_wakes(&self, n: u64) {
+        let v = self.wakes.load(Ordering::Relaxed);
+        self.wakes.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// replies that only the bound on a sleep found
+    pub fn belt_wakes(&self) -> u64 {
+        self.belt_wakes.load(Ordering::Acquire)
+    }
+
+    /// Adds to `belt_wakes`; one thread only.
+    pub fn add_belt_wakes(&self, n: u64) {
+        let v = self.belt_wakes.load(Ordering::Relaxed);
+        self.belt_wakes.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// 503 after the sender's budget
+    pub fn budget_over(&self) -> u64 {
+        self.budget_over.load(Ordering::Acquire)
+    }
+
+    /// Adds to `budget_over`; one thread only.
+    pub fn add_budget_over(&self, n: u64) {
+        let v = self.budget_over.load(Ordering::Relaxed);
+        self.budget_over.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn lane_full(&self) -> u64 {
+        self.lane_full.load(Ordering::Acquire)
+    }
+
+    /// Adds to `lane_full`; one thread only.
+    pub fn add_lane_full(&self, n: u64) {
+        let v = self.lane_full.load(Ordering::Relaxed);
+        self.lane_full.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// ENOBUFS
+    pub fn recv_starved(&self) -> u64 {
+        self.recv_starved.load(Ordering::Acquire)
+    }
+
+    /// Adds to `recv_starved`; one thread only.
+    pub fn add_recv_starved(&self, n: u64) {
+        let v = self.recv_starved.load(Ordering::Relaxed);
+        self.recv_starved
+            .store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// EMFILE, ENFILE
+    pub fn accept_paused(&self) -> u64 {
+        self.accept_paused.load(Ordering::Acquire)
+    }
+
+    /// Adds to `accept_paused`; one thread only.
+    pub fn add_accept_paused(&self, n: u64) {
+        let v = self.accept_paused.load(Ordering::Relaxed);
+        self.accept_paused
+            .store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn cq_overflow(&self) -> u64 {
+        self.cq_overflow.load(Ordering::Acquire)
+    }
+
+    /// Adds to `cq_overflow`; one thread only.
+    pub fn add_cq_overflow(&self, n: u64) {
+        let v = self.cq_overflow.load(Ordering::Relaxed);
+        self.cq_overflow.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Acquire)
+    }
+
+    /// Adds to `turns`; one thread only.
+    pub fn add_turns(&self, n: u64) {
+        let v = self.turns.load(Ordering::Relaxed);
+        self.turns.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// answers without a source: 404 and the like
+    pub fn unrouted(&self) -> u64 {
+        self.unrouted.load(Ordering::Acquire)
+    }
+
+    /// Adds to `unrouted`; one thread only.
+    pub fn add_unrouted(&self, n: u64) {
+        let v = self.unrouted.load(Ordering::Relaxed);
+        self.unrouted.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn bytes_in(&self) -> u64 {
+        self.bytes_in.load(Ordering::Acquire)
+    }
+
+    /// Adds to `bytes_in`; one thread only.
+    pub fn add_bytes_in(&self, n: u64) {
+        let v = self.bytes_in.load(Ordering::Relaxed);
+        self.bytes_in.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn bytes_out(&self) -> u64 {
+        self.bytes_out.load(Ordering::Acquire)
+    }
+
+    /// Adds to `bytes_out`; one thread only.
+    pub fn add_bytes_out(&self, n: u64) {
+        let v = self.bytes_out.load(Ordering::Relaxed);
+        self.bytes_out.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn turn_ns_max(&self) -> u64 {
+        self.turn_ns_max.load(Ordering::Acquire)
+    }
+
+    /// Publishes `turn_ns_max`.
+    pub fn store_turn_ns_max(&self, v: u64) {
+        self.turn_ns_max.store(v, Ordering::Release);
+    }
+
+    /// The field of that name.
+    pub fn malformed(&self) -> u64 {
+        self.malformed.load(Ordering::Acquire)
+    }
+
+    /// Adds to `malformed`; one thread only.
+    pub fn add_malformed(&self, n: u64) {
+        let v = self.malformed.load(Ordering::Relaxed);
+        self.malformed.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// max_connections
+    pub fn refused_connections(&self) -> u64 {
+        self.refused_connections.load(Ordering::Acquire)
+    }
+
+    /// Adds to `refused_connections` and gives what it was.
+    pub fn add_refused_connections(&self, n: u64) -> u64 {
+        self.refused_connections.fetch_add(n, Ordering::AcqRel)
+    }
+
+    /// Takes from `refused_connections` and gives what it was.
+    pub fn sub_refused_connections(&self, n: u64) -> u64 {
+        self.refused_connections.fetch_sub(n, Ordering::AcqRel)
+    }
+}
+
+const _: () = assert!(size_of::<WorkerCounters>() == 4096);
+const _: () = assert!(offset_of!(WorkerCounters, accepted) == 0);
+const _: () = assert!(offset_of!(WorkerCounters, closed) == 8);
+const _: () = assert!(offset_of!(WorkerCounters, requests) == 16);
+const _: () = assert!(offset_of!(WorkerCounters, frames) == 24);
+const _: () = assert!(offset_of!(WorkerCounters, frame_bytes) == 32);
+const _: () = assert!(offset_of!(WorkerCounters, replies) == 40);
+const _: () = assert!(offset_of!(WorkerCounters, late_replies) == 48);
+const _: () = assert!(offset_of!(WorkerCounters, rings) == 56);
+const _: () = assert!(offset_of!(WorkerCounters, wakes) == 64);
+const _: () = assert!(offset_of!(WorkerCounters, belt_wakes) == 72);
+const _: () = assert!(offset_of!(WorkerCounters, budget_over) == 80);
+const _: () = assert!(offset_of!(WorkerCounters, lane_full) == 88);
+const _: () = assert!(offset_of!(WorkerCounters, recv_starved) == 96);
+const _: () = assert!(offset_of!(WorkerCounters, accept_paused) == 104);
+const _: () = assert!(offset_of!(WorkerCounters, cq_overflow) == 112);
+const _: () = assert!(offset_of!(WorkerCounters, turns) == 120);
+const _: () = assert!(offset_of!(WorkerCounters, unrouted) == 128);
+const _: () = assert!(offset_of!(WorkerCounters, bytes_in) == 136);
+const _: () = assert!(offset_of!(WorkerCounters, bytes_out) == 144);
+const _: () = assert!(offset_of!(WorkerCounters, turn_ns_max) == 152);
+const _: () = assert!(offset_of!(WorkerCounters, malformed) == 160);
+const _: () = assert!(offset_of!(WorkerCounters, refused_connections) == 168);
+
+/// One per worker and source slot.
+#[repr(C, align(64))]
+pub struct SourceCounters {
+    code_2xx: AtomicU64,
+    code_400: AtomicU64,
+    code_401: AtomicU64,
+    code_403: AtomicU64,
+    code_404: AtomicU64,
+    code_405: AtomicU64,
+    code_408: AtomicU64,
+    code_413: AtomicU64,
+    code_429: AtomicU64,
+    code_431: AtomicU64,
+    code_503: AtomicU64,
+    code_other: AtomicU64,
+    shed_hold: AtomicU64,
+    shed_held_full: AtomicU64,
+    shed_lane: AtomicU64,
+    shed_rate: AtomicU64,
+    shed_journal: AtomicU64,
+    shed_stopping: AtomicU64,
+    shed_budget: AtomicU64,
+    shed_class: AtomicU64,
+    ack_count: AtomicU64,
+    ack_sum_ns: AtomicU64,
+    hold_count: AtomicU64,
+    hold_sum_ns: AtomicU64,
+    ack_bucket: [AtomicU64; 24],
+    _pad0: [u8; 128],
+}
+
+impl SourceCounters {
+    /// The field of that name.
+    pub fn code_2xx(&self) -> u64 {
+        self.code_2xx.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_2xx`; one thread only.
+    pub fn add_code_2xx(&self, n: u64) {
+        let v = self.code_2xx.load(Ordering::Relaxed);
+        self.code_2xx.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn code_400(&self) -> u64 {
+        self.code_400.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_400`; one thread only.
+    pub fn add_code_400(&self, n: u64) {
+        let v = self.code_400.load(Ordering::Relaxed);
+        self.code_400.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn code_401(&self) -> u64 {
+        self.code_401.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_401`; one thread only.
+    pub fn add_code_401(&self, n: u64) {
+        let v = self.code_401.load(Ordering::Relaxed);
+        self.code_401.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn code_403(&self) -> u64 {
+        self.code_403.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_403`; one thread only.
+    pub fn add_code_403(&self, n: u64) {
+        let v = self.code_403.load(Ordering::Relaxed);
+        self.code_403.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn code_404(&self) -> u64 {
+        self.code_404.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_404`; one thread only.
+    pub fn add_code_404(&self, n: u64) {
+        let v = self.code_404.load(Ordering::Relaxed);
+        self.code_404.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn code_405(&self) -> u64 {
+        self.code_405.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_405`; one thread only.
+    pub fn add_code_405(&self, n: u64) {
+        let v = self.code_405.load(Ordering::Relaxed);
+        self.code_405.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn code_408(&self) -> u64 {
+        self.code_408.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_408`; one thread only.
+    pub fn add_code_408(&self, n: u64) {
+        let v = self.code_408.load(Ordering::Relaxed);
+        self.code_408.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn code_413(&self) -> u64 {
+        self.code_413.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_413`; one thread only.
+    pub fn add_code_413(&self, n: u64) {
+        let v = self.code_413.load(Ordering::Relaxed);
+        self.code_413.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn code_429(&self) -> u64 {
+        self.code_429.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_429`; one thread only.
+    pub fn add_code_429(&self, n: u64) {
+        let v = self.code_429.load(Ordering::Relaxed);
+        self.code_429.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn code_431(&self) -> u64 {
+        self.code_431.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_431`; one thread only.
+    pub fn add_code_431(&self, n: u64) {
+        let v = self.code_431.load(Ordering::Relaxed);
+        self.code_431.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn code_503(&self) -> u64 {
+        self.code_503.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_503`; one thread only.
+    pub fn add_code_503(&self, n: u64) {
+        let v = self.code_503.load(Ordering::Relaxed);
+        self.code_503.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn code_other(&self) -> u64 {
+        self.code_other.load(Ordering::Acquire)
+    }
+
+    /// Adds to `code_other`; one thread only.
+    pub fn add_code_other(&self, n: u64) {
+        let v = self.code_other.load(Ordering::Relaxed);
+        self.code_other.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// hold bound spent
+    pub fn shed_hold(&self) -> u64 {
+        self.shed_hold.load(Ordering::Acquire)
+    }
+
+    /// Adds to `shed_hold`; one thread only.
+    pub fn add_shed_hold(&self, n: u64) {
+        let v = self.shed_hold.load(Ordering::Relaxed);
+        self.shed_hold.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// queue full
+    pub fn shed_held_full(&self) -> u64 {
+        self.shed_held_full.load(Ordering::Acquire)
+    }
+
+    /// Adds to `shed_held_full`; one thread only.
+    pub fn add_shed_held_full(&self, n: u64) {
+        let v = self.shed_held_full.load(Ordering::Relaxed);
+        self.shed_held_full
+            .store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// lane over 90 %
+    pub fn shed_lane(&self) -> u64 {
+        self.shed_lane.load(Ordering::Acquire)
+    }
+
+    /// Adds to `shed_lane`; one thread only.
+    pub fn add_shed_lane(&self, n: u64) {
+        let v = self.shed_lane.load(Ordering::Relaxed);
+        self.shed_lane.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn shed_rate(&self) -> u64 {
+        self.shed_rate.load(Ordering::Acquire)
+    }
+
+    /// Adds to `shed_rate`; one thread only.
+    pub fn add_shed_rate(&self, n: u64) {
+        let v = self.shed_rate.load(Ordering::Relaxed);
+        self.shed_rate.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn shed_journal(&self) -> u64 {
+        self.shed_journal.load(Ordering::Acquire)
+    }
+
+    /// Adds to `shed_journal`; one thread only.
+    pub fn add_shed_journal(&self, n: u64) {
+        let v = self.shed_journal.load(Ordering::Relaxed);
+        self.shed_journal
+            .store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn shed_stopping(&self) -> u64 {
+        self.shed_stopping.load(Ordering::Acquire)
+    }
+
+    /// Adds to `shed_stopping`; one thread only.
+    pub fn add_shed_stopping(&self, n: u64) {
+        let v = self.shed_stopping.load(Ordering::Relaxed);
+        self.shed_stopping
+            .store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// no reply inside the sender's budget
+    pub fn shed_budget(&self) -> u64 {
+        self.shed_budget.load(Ordering::Acquire)
+    }
+
+    /// Adds to `shed_budget`; one thread only.
+    pub fn add_shed_budget(&self, n: u64) {
+        let v = self.shed_budget.load(Ordering::Relaxed);
+        self.shed_budget.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn shed_class(&self) -> u64 {
+        self.shed_class.load(Ordering::Acquire)
+    }
+
+    /// Adds to `shed_class`; one thread only.
+    pub fn add_shed_class(&self, n: u64) {
+        let v = self.shed_class.load(Ordering::Relaxed);
+        self.shed_class.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn ack_count(&self) -> u64 {
+        self.ack_count.load(Ordering::Acquire)
+    }
+
+    /// Adds to `ack_count`; one thread only.
+    pub fn add_ack_count(&self, n: u64) {
+        let v = self.ack_count.load(Ordering::Relaxed);
+        self.ack_count.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn ack_sum_ns(&self) -> u64 {
+        self.ack_sum_ns.load(Ordering::Acquire)
+    }
+
+    /// Adds to `ack_sum_ns`; one thread only.
+    pub fn add_ack_sum_ns(&self, n: u64) {
+        let v = self.ack_sum_ns.load(Ordering::Relaxed);
+        self.ack_sum_ns.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn hold_count(&self) -> u64 {
+        self.hold_count.load(Ordering::Acquire)
+    }
+
+    /// Adds to `hold_count`; one thread only.
+    pub fn add_hold_count(&self, n: u64) {
+        let v = self.hold_count.load(Ordering::Relaxed);
+        self.hold_count.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn hold_sum_ns(&self) -> u64 {
+        self.hold_sum_ns.load(Ordering::Acquire)
+    }
+
+    /// Adds to `hold_sum_ns`; one thread only.
+    pub fn add_hold_sum_ns(&self, n: u64) {
+        let v = self.hold_sum_ns.load(Ordering::Relaxed);
+        self.hold_sum_ns.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// LATENCY_BUCKETS: upper bounds 64 µs × 2^i
+    pub fn ack_bucket(&self, i: usize) -> u64 {
+        self.ack_bucket[i].load(Ordering::Relaxed)
+    }
+
+    /// Adds to entry `i` of `ack_bucket`; one thread only.
+    pub fn add_ack_bucket(&self, i: usize, n: u64) {
+        let v = self.ack_bucket[i].load(Ordering::Relaxed);
+        self.ack_bucket[i].store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+}
+
+const _: () = assert!(size_of::<SourceCounters>() == 512);
+const _: () = assert!(offset_of!(SourceCounters, code_2xx) == 0);
+const _: () = assert!(offset_of!(SourceCounters, code_400) == 8);
+const _: () = assert!(offset_of!(SourceCounters, code_401) == 16);
+const _: () = assert!(offset_of!(SourceCounters, code_403) == 24);
+const _: () = assert!(offset_of!(SourceCounters, code_404) == 32);
+const _: () = assert!(offset_of!(SourceCounters, code_405) == 40);
+const _: () = assert!(offset_of!(SourceCounters, code_408) == 48);
+const _: () = assert!(offset_of!(SourceCounters, code_413) == 56);
+const _: () = assert!(offset_of!(SourceCounters, code_429) == 64);
+const _: () = assert!(offset_of!(SourceCounters, code_431) == 72);
+const _: () = assert!(offset_of!(SourceCounters, code_503) == 80);
+const _: () = assert!(offset_of!(SourceCounters, code_other) == 88);
+const _: () = assert!(offset_of!(SourceCounters, shed_hold) == 96);
+const _: () = assert!(offset_of!(SourceCounters, shed_held_full) == 104);
+const _: () = assert!(offset_of!(SourceCounters, shed_lane) == 112);
+const _: () = assert!(offset_of!(SourceCounters, shed_rate) == 120);
+const _: () = assert!(offset_of!(SourceCounters, shed_journal) == 128);
+const _: () = assert!(offset_of!(SourceCounters, shed_stopping) == 136);
+const _: () = assert!(offset_of!(SourceCounters, shed_budget) == 144);
+const _: () = assert!(offset_of!(SourceCounters, shed_class) == 152);
+const _: () = assert!(offset_of!(SourceCounters, ack_count) == 160);
+const _: () = assert!(offset_of!(SourceCounters, ack_sum_ns) == 168);
+const _: () = assert!(offset_of!(SourceCounters, hold_count) == 176);
+const _: () = assert!(offset_of!(SourceCounters, hold_sum_ns) == 184);
+const _: () = assert!(offset_of!(SourceCounters, ack_bucket) == 192);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::{image, pattern};
+
+    #[test]
+    fn d_line_is_its_golden_image() {
+        let golden = image(include_str!("../../testdata/image/d_line.hex"), 64);
+        let golden: [u8; 64] = golden.try_into().unwrap();
+        let v = DLine::from_bytes(&golden);
+        assert_eq!(v.to_bytes(), golden);
+        assert_eq!(
+            v.length,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(1, n)))
+        );
+        assert_eq!(
+            v.kind,
+            u16::from_le_bytes(core::array::from_fn(|n| pattern(2, n)))
+        );
+        assert_eq!(
+            v.flags,
+            u16::from_le_bytes(core::array::from_fn(|n| pattern(3, n)))
+        );
+        assert_eq!(
+            v.crc32c,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(4, n)))
+        );
+        assert_eq!(
+            v.source_id,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(5, n)))
+        );
+        assert_eq!(
+            v.config_version,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(6, n)))
+        );
+        assert_eq!(
+            v.seq,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(7, n)))
+        );
+        assert_eq!(
+            v.received_ns,
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(8, n)))
+        );
+        assert_eq!(
+            v.admitted_ns,
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(9, n)))
+        );
+        assert_eq!(
+            v.token,
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(10, n)))
+        );
+        assert_eq!(
+            v.position,
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(11, n)))
+        );
+    }
+
+    #[test]
+    fn c_line_is_its_golden_image() {
+        let golden = image(include_str!("../../testdata/image/c_line.hex"), 64);
+        let golden: [u8; 64] = golden.try_into().unwrap();
+        let v = CLine::from_bytes(&golden);
+        assert_eq!(v.to_bytes(), golden);
+        assert_eq!(
+            v.state,
+            u16::from_le_bytes(core::array::from_fn(|n| pattern(1, n)))
+        );
+        assert_eq!(
+            v.reply_code,
+            u16::from_le_bytes(core::array::from_fn(|n| pattern(2, n)))
+        );
+        assert_eq!(
+            v.ack,
+            u8::from_le_bytes(core::array::from_fn(|n| pattern(3, n)))
+        );
+        assert_eq!(
+            v.flags,
+            u8::from_le_bytes(core::array::from_fn(|n| pattern(4, n)))
+        );
+        assert_eq!(
+            v.secret_index,
+            u16::from_le_bytes(core::array::from_fn(|n| pattern(5, n)))
+        );
+        assert_eq!(
+            v.event_id,
+            core::array::from_fn::<u8, 16, _>(|n| pattern(6, n))
+        );
+        assert_eq!(
+            v.dedup_key,
+            core::array::from_fn::<u8, 16, _>(|n| pattern(7, n))
+        );
+        assert_eq!(
+            v.dedup_until_ns,
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(8, n)))
+        );
+        assert_eq!(
+            v.order_key,
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(9, n)))
+        );
+        assert_eq!(
+            v.route_version,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(10, n)))
+        );
+    }
+
+    #[test]
+    fn payload_head_is_its_golden_image() {
+        let golden = image(include_str!("../../testdata/image/payload_head.hex"), 64);
+        let golden: [u8; 64] = golden.try_into().unwrap();
+        let v = PayloadHead::from_bytes(&golden);
+        assert_eq!(v.to_bytes(), golden);
+        assert_eq!(
+            v.target_length,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(1, n)))
+        );
+        assert_eq!(
+            v.headers_length,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(2, n)))
+        );
+        assert_eq!(
+            v.headers_count,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(3, n)))
+        );
+        assert_eq!(
+            v.body_offset,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(4, n)))
+        );
+        assert_eq!(
+            v.body_length,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(5, n)))
+        );
+        assert_eq!(
+            v.peer_port,
+            u16::from_le_bytes(core::array::from_fn(|n| pattern(6, n)))
+        );
+        assert_eq!(
+            v.method_length,
+            u8::from_le_bytes(core::array::from_fn(|n| pattern(7, n)))
+        );
+        assert_eq!(
+            v.method,
+            core::array::from_fn::<u8, 24, _>(|n| pattern(9, n))
+        );
+        assert_eq!(
+            v.peer_ip,
+            core::array::from_fn::<u8, 16, _>(|n| pattern(10, n))
+        );
+    }
+
+    #[test]
+    fn reply_entry_is_its_golden_image() {
+        let golden = image(include_str!("../../testdata/image/reply_entry.hex"), 64);
+        let golden: [u8; 64] = golden.try_into().unwrap();
+        let v = ReplyEntry::from_bytes(&golden);
+        assert_eq!(v.to_bytes(), golden);
+        assert_eq!(
+            v.length,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(1, n)))
+        );
+        assert_eq!(
+            v.kind,
+            u16::from_le_bytes(core::array::from_fn(|n| pattern(2, n)))
+        );
+        assert_eq!(
+            v.code,
+            u16::from_le_bytes(core::array::from_fn(|n| pattern(3, n)))
+        );
+        assert_eq!(
+            v.token,
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(4, n)))
+        );
+        assert_eq!(
+            v.seq,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(5, n)))
+        );
+        assert_eq!(
+            v.flags,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(6, n)))
+        );
+        assert_eq!(
+            v.head_length,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(7, n)))
+        );
+        assert_eq!(
+            v.body_length,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(8, n)))
+        );
+        assert_eq!(
+            v.event_id,
+            core::array::from_fn::<u8, 16, _>(|n| pattern(9, n))
+        );
+        assert_eq!(
+            v.position,
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(10, n)))
+        );
+        assert_eq!(
+            v.retry_after_s,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(11, n)))
+        );
+    }
+
+    #[test]
+    fn lane_header_is_its_golden_image() {
+        let golden = image(include_str!("../../testdata/image/lane_header.hex"), 4096);
+        let page = crate::image::Page::new(&golden);
+        // SAFETY: the page is as long as the struct, aligned to 64, and all its fields are atomics.
+        let v = unsafe { &*page.as_ptr().cast::<LaneHeader>() };
+        assert_eq!(
+            v.magic(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(1, n)))
+        );
+        assert_eq!(
+            v.layout_hash(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(2, n)))
+        );
+        assert_eq!(
+            v.boot_id(),
+            core::array::from_fn::<u8, 16, _>(|n| pattern(3, n))
+        );
+        assert_eq!(
+            v.journal_id(),
+            core::array::from_fn::<u8, 16, _>(|n| pattern(4, n))
+        );
+        assert_eq!(
+            v.lane_id(),
+            core::array::from_fn::<u8, 16, _>(|n| pattern(5, n))
+        );
+        assert_eq!(
+            v.generation(),
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(6, n)))
+        );
+        assert_eq!(
+            v.pid(),
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(7, n)))
+        );
+        assert_eq!(
+            v.worker(),
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(8, n)))
+        );
+        assert_eq!(
+            v.version(),
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(9, n)))
+        );
+        assert_eq!(
+            v.request_capacity(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(10, n)))
+        );
+        assert_eq!(
+            v.reply_capacity(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(11, n)))
+        );
+        assert_eq!(
+            v.commit(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(12, n)))
+        );
+        assert_eq!(
+            v.consume(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(13, n)))
+        );
+        assert_eq!(
+            v.verified(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(14, n)))
+        );
+        assert_eq!(
+            v.reply_commit(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(15, n)))
+        );
+        assert_eq!(
+            v.reply_consume(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(16, n)))
+        );
+        assert_eq!(
+            v.dp_ticket(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(17, n)))
+        );
+        assert_eq!(
+            v.cp_ticket(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(18, n)))
+        );
+        assert_eq!(
+            v.closed(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(19, n)))
+        );
+        assert_eq!(
+            v.retired(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(20, n)))
+        );
+    }
+
+    #[test]
+    fn control_page_is_its_golden_image() {
+        let golden = image(include_str!("../../testdata/image/control_page.hex"), 4096);
+        let page = crate::image::Page::new(&golden);
+        // SAFETY: the page is as long as the struct, aligned to 64, and all its fields are atomics.
+        let v = unsafe { &*page.as_ptr().cast::<ControlPage>() };
+        assert_eq!(
+            v.magic(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(1, n)))
+        );
+        assert_eq!(
+            v.layout_hash(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(2, n)))
+        );
+        assert_eq!(
+            v.journal_id(),
+            core::array::from_fn::<u8, 16, _>(|n| pattern(3, n))
+        );
+        assert_eq!(
+            v.policy_version(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(4, n)))
+        );
+        assert_eq!(
+            v.limit(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(5, n)))
+        );
+        assert_eq!(
+            v.max_held(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(6, n)))
+        );
+        assert_eq!(
+            v.hold_budget_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(7, n)))
+        );
+        assert_eq!(
+            v.hold_bound_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(8, n)))
+        );
+        assert_eq!(
+            v.overloaded(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(9, n)))
+        );
+        assert_eq!(
+            v.overload_since_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(10, n)))
+        );
+        assert_eq!(
+            v.service_time_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(11, n)))
+        );
+        assert_eq!(
+            v.floor_slots(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(12, n)))
+        );
+        assert_eq!(
+            v.repeat_share_milli(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(13, n)))
+        );
+        assert_eq!(
+            v.low_share_milli(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(14, n)))
+        );
+        assert_eq!(
+            v.writable(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(15, n)))
+        );
+        assert_eq!(
+            v.journal_full(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(16, n)))
+        );
+        assert_eq!(
+            v.durable_group(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(17, n)))
+        );
+        assert_eq!(
+            v.cp_beat(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(18, n)))
+        );
+        assert_eq!(
+            v.stopping(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(19, n)))
+        );
+    }
+
+    #[test]
+    fn counters_header_is_its_golden_image() {
+        let golden = image(
+            include_str!("../../testdata/image/counters_header.hex"),
+            4096,
+        );
+        let page = crate::image::Page::new(&golden);
+        // SAFETY: the page is as long as the struct, aligned to 64, and all its fields are atomics.
+        let v = unsafe { &*page.as_ptr().cast::<CountersHeader>() };
+        assert_eq!(
+            v.magic(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(1, n)))
+        );
+        assert_eq!(
+            v.layout_hash(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(2, n)))
+        );
+        assert_eq!(
+            v.generation(),
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(3, n)))
+        );
+        assert_eq!(
+            v.pid(),
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(4, n)))
+        );
+        assert_eq!(
+            v.workers(),
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(5, n)))
+        );
+        assert_eq!(
+            v.sources(),
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(6, n)))
+        );
+        assert_eq!(
+            v.inflight(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(7, n)))
+        );
+        assert_eq!(
+            v.held(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(8, n)))
+        );
+        assert_eq!(
+            v.dp_beat(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(9, n)))
+        );
+        assert_eq!(
+            v.connections(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(10, n)))
+        );
+    }
+
+    #[test]
+    fn worker_counters_is_its_golden_image() {
+        let golden = image(
+            include_str!("../../testdata/image/worker_counters.hex"),
+            4096,
+        );
+        let page = crate::image::Page::new(&golden);
+        // SAFETY: the page is as long as the struct, aligned to 64, and all its fields are atomics.
+        let v = unsafe { &*page.as_ptr().cast::<WorkerCounters>() };
+        assert_eq!(
+            v.accepted(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(1, n)))
+        );
+        assert_eq!(
+            v.closed(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(2, n)))
+        );
+        assert_eq!(
+            v.requests(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(3, n)))
+        );
+        assert_eq!(
+            v.frames(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(4, n)))
+        );
+        assert_eq!(
+            v.frame_bytes(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(5, n)))
+        );
+        assert_eq!(
+            v.replies(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(6, n)))
+        );
+        assert_eq!(
+            v.late_replies(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(7, n)))
+        );
+        assert_eq!(
+            v.rings(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(8, n)))
+        );
+        assert_eq!(
+            v.wakes(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(9, n)))
+        );
+        assert_eq!(
+            v.belt_wakes(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(10, n)))
+        );
+        assert_eq!(
+            v.budget_over(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(11, n)))
+        );
+        assert_eq!(
+            v.lane_full(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(12, n)))
+        );
+        assert_eq!(
+            v.recv_starved(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(13, n)))
+        );
+        assert_eq!(
+            v.accept_paused(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(14, n)))
+        );
+        assert_eq!(
+            v.cq_overflow(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(15, n)))
+        );
+        assert_eq!(
+            v.turns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(16, n)))
+        );
+        assert_eq!(
+            v.unrouted(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(17, n)))
+        );
+        assert_eq!(
+            v.bytes_in(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(18, n)))
+        );
+        assert_eq!(
+            v.bytes_out(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(19, n)))
+        );
+        assert_eq!(
+            v.turn_ns_max(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(20, n)))
+        );
+        assert_eq!(
+            v.malformed(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(21, n)))
+        );
+        assert_eq!(
+            v.refused_connections(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(22, n)))
+        );
+    }
+
+    #[test]
+    fn source_counters_is_its_golden_image() {
+        let golden = image(
+            include_str!("../../testdata/image/source_counters.hex"),
+            512,
+        );
+        let page = crate::image::Page::new(&golden);
+        // SAFETY: the page is as long as the struct, aligned to 64, and all its fields are atomics.
+        let v = unsafe { &*page.as_ptr().cast::<SourceCounters>() };
+        assert_eq!(
+            v.code_2xx(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(1, n)))
+        );
+        assert_eq!(
+            v.code_400(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(2, n)))
+        );
+        assert_eq!(
+            v.code_401(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(3, n)))
+        );
+        assert_eq!(
+            v.code_403(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(4, n)))
+        );
+        assert_eq!(
+            v.code_404(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(5, n)))
+        );
+        assert_eq!(
+            v.code_405(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(6, n)))
+        );
+        assert_eq!(
+            v.code_408(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(7, n)))
+        );
+        assert_eq!(
+            v.code_413(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(8, n)))
+        );
+        assert_eq!(
+            v.code_429(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(9, n)))
+        );
+        assert_eq!(
+            v.code_431(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(10, n)))
+        );
+        assert_eq!(
+            v.code_503(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(11, n)))
+        );
+        assert_eq!(
+            v.code_other(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(12, n)))
+        );
+        assert_eq!(
+            v.shed_hold(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(13, n)))
+        );
+        assert_eq!(
+            v.shed_held_full(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(14, n)))
+        );
+        assert_eq!(
+            v.shed_lane(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(15, n)))
+        );
+        assert_eq!(
+            v.shed_rate(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(16, n)))
+        );
+        assert_eq!(
+            v.shed_journal(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(17, n)))
+        );
+        assert_eq!(
+            v.shed_stopping(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(18, n)))
+        );
+        assert_eq!(
+            v.shed_budget(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(19, n)))
+        );
+        assert_eq!(
+            v.shed_class(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(20, n)))
+        );
+        assert_eq!(
+            v.ack_count(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(21, n)))
+        );
+        assert_eq!(
+            v.ack_sum_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(22, n)))
+        );
+        assert_eq!(
+            v.hold_count(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(23, n)))
+        );
+        assert_eq!(
+            v.hold_sum_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(24, n)))
+        );
+        assert_eq!(
+            v.ack_bucket(1),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(25, n + 8)))
+        );
+    }
+}

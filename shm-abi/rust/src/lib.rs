@@ -39,7 +39,12 @@ mod image {
 
     impl Page {
         pub fn new(bytes: &[u8]) -> Self {
-            Page(bytes.chunks_exact(64).map(|c| Line(c.try_into().unwrap())).collect())
+            Page(
+                bytes
+                    .chunks_exact(64)
+                    .map(|c| Line(c.try_into().unwrap()))
+                    .collect(),
+            )
         }
 
         pub fn as_ptr(&self) -> *const u8 {

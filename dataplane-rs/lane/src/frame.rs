@@ -1,0 +1,182 @@
+//! A request laid out as a frame.
+
+use crate::copy::copy_bytes;
+use shm_abi::{DLine, FRAME_HEADER, HEADER_BLOCK_MAX, KIND_EVENT, LINE_SIZE, PayloadHead};
+use std::net::SocketAddr;
+
+/// Where one header lies in the header block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeaderSpan {
+    /// Offset of the name.
+    pub name: u16,
+    /// Length of the name.
+    pub name_length: u16,
+    /// Offset of the value, without the blanks before it.
+    pub value: u16,
+    /// Length of the value, without the blanks behind it.
+    pub value_length: u16,
+}
+
+/// A whole request. The parts are borrowed for the copy only.
+#[derive(Clone, Copy)]
+pub struct FrameParts<'a> {
+    /// Request method, at most 24 bytes.
+    pub method: &'a [u8],
+    /// Request target as it came.
+    pub target: &'a [u8],
+    /// Raw header block, at most `HEADER_BLOCK_MAX` bytes.
+    pub headers: &'a [u8],
+    /// One entry a header, into `headers`.
+    pub index: &'a [HeaderSpan],
+    /// The body in pieces, without transfer coding.
+    pub body: &'a [&'a [u8]],
+    /// The sender; None on a Unix socket.
+    pub peer: Option<SocketAddr>,
+    /// `FRAME_FLAG_*`.
+    pub flags: u16,
+    /// The source's number.
+    pub source_id: u32,
+    /// The config under which it was routed.
+    pub config_version: u32,
+    /// Request number on its connection.
+    pub seq: u32,
+    /// When the request was whole: wall clock, ns since 1970.
+    pub received_ns: u64,
+    /// When its slot was taken: boot clock, ns.
+    pub admitted_ns: u64,
+    /// Seat (20 bits) | connection number (44 bits).
+    pub token: u64,
+}
+
+const LINE: usize = LINE_SIZE as usize;
+const PAYLOAD: usize = FRAME_HEADER as usize;
+const PARTS: usize = PAYLOAD + size_of::<PayloadHead>();
+
+fn up(n: usize, to: usize) -> usize {
+    n.div_ceil(to) * to
+}
+
+/// Bytes that a frame with these parts takes in the lane.
+pub fn frame_size(target: usize, headers: usize, header_count: usize, body: usize) -> usize {
+    up(body_offset(target, headers, header_count) + body, LINE)
+}
+
+fn index_offset(target: usize, headers: usize) -> usize {
+    up(PARTS + target + headers, 8)
+}
+
+fn body_offset(target: usize, headers: usize, header_count: usize) -> usize {
+    up(index_offset(target, headers) + 8 * header_count, LINE)
+}
+
+impl FrameParts<'_> {
+    /// Bytes that this frame takes in the lane.
+    pub fn size(&self) -> usize {
+        frame_size(
+            self.target.len(),
+            self.headers.len(),
+            self.index.len(),
+            self.body_length(),
+        )
+    }
+
+    fn body_length(&self) -> usize {
+        self.body.iter().map(|piece| piece.len()).sum()
+    }
+
+    fn head(&self) -> PayloadHead {
+        assert!(self.method.len() <= 24 && self.headers.len() as u64 <= HEADER_BLOCK_MAX);
+        let mut head = PayloadHead {
+            target_length: self.target.len() as u32,
+            headers_length: self.headers.len() as u32,
+            headers_count: self.index.len() as u32,
+            body_offset: body_offset(self.target.len(), self.headers.len(), self.index.len())
+                as u32,
+            body_length: self.body_length() as u32,
+            method_length: self.method.len() as u8,
+            ..PayloadHead::default()
+        };
+        head.method[..self.method.len()].copy_from_slice(self.method);
+        if let Some(peer) = self.peer {
+            head.peer_port = peer.port();
+            head.peer_ip = match peer.ip() {
+                std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+                std::net::IpAddr::V6(ip) => ip.octets(),
+            };
+        }
+        head
+    }
+
+    /// Writes payload, then D line, at `to`; the C line is left as it is.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of `self.size()` bytes, 64-aligned, covered by no reference, and
+    /// read by nobody until `commit` is stored.
+    pub(crate) unsafe fn write(&self, to: *mut u8, position: u64) {
+        let mut out = Writer {
+            to,
+            at: PAYLOAD,
+            crc: 0,
+        };
+        // SAFETY: the pieces add up to self.size(), for which the caller vouches.
+        unsafe {
+            out.put(&self.head().to_bytes());
+            out.put(self.target);
+            out.put(self.headers);
+            out.pad(8);
+            for span in self.index {
+                let entry = [span.name, span.name_length, span.value, span.value_length];
+                let mut bytes = [0; 8];
+                for (to, n) in bytes.chunks_exact_mut(2).zip(entry) {
+                    to.copy_from_slice(&n.to_le_bytes());
+                }
+                out.put(&bytes);
+            }
+            out.pad(LINE);
+            for piece in self.body {
+                out.put(piece);
+            }
+            out.pad(LINE);
+        }
+        debug_assert_eq!(out.at, self.size());
+        let line = DLine {
+            length: out.at as u32,
+            kind: KIND_EVENT,
+            flags: self.flags,
+            crc32c: out.crc,
+            source_id: self.source_id,
+            config_version: self.config_version,
+            seq: self.seq,
+            received_ns: self.received_ns,
+            admitted_ns: self.admitted_ns,
+            token: self.token,
+            position,
+            reserved: 0,
+        };
+        // SAFETY: the first line of the frame, for which the caller vouches.
+        unsafe { copy_bytes(to, &line.to_bytes()) };
+    }
+}
+
+/// Copies and checksums in one go, while the source is in the cache.
+struct Writer {
+    to: *mut u8,
+    at: usize,
+    crc: u32,
+}
+
+impl Writer {
+    unsafe fn put(&mut self, piece: &[u8]) {
+        // SAFETY: the caller of `write` vouches for the whole frame.
+        unsafe { copy_bytes(self.to.add(self.at), piece) };
+        self.crc = crc32c::crc32c_append(self.crc, piece);
+        self.at += piece.len();
+    }
+
+    unsafe fn pad(&mut self, align: usize) {
+        let zeroes = [0; LINE];
+        let n = up(self.at, align) - self.at;
+        // SAFETY: as in `put`.
+        unsafe { self.put(&zeroes[..n]) };
+    }
+}

@@ -1,0 +1,148 @@
+package lane
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/shm-abi/shmabi"
+)
+
+// Control is the control page: made once per journal, kept over restarts, written by this side only.
+type Control struct {
+	shmabi.ControlPage
+	mapped *mapping
+	file   *os.File
+}
+
+// OpenControl maps the page, making it where there is none. One that another version laid out is
+// ErrForeign: a data plane may still read it.
+func OpenControl(path string, journal [16]byte) (*Control, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open control page: %w", err)
+	}
+	if err := unix.Fallocate(int(file.Fd()), 0, 0, shmabi.ControlPageSize); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("take memory for the control page: %w", err)
+	}
+	mapped, err := mapParts(file, part{0, shmabi.ControlPageSize, 1})
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	c := &Control{shmabi.ViewControlPage(mapped.bytes(0, shmabi.ControlPageSize)), mapped, file}
+	switch {
+	case c.Magic() == 0:
+		c.StoreLayoutHash(shmabi.LayoutHash)
+		c.StoreJournalID(journal)
+		c.StoreMagic(shmabi.ControlMagic)
+	case c.Magic() != shmabi.ControlMagic || c.LayoutHash() != shmabi.LayoutHash:
+		err = fmt.Errorf("control page %s: %w: magic %#x, layout %#x",
+			path, ErrForeign, c.Magic(), c.LayoutHash())
+	case c.JournalID() != journal:
+		err = fmt.Errorf("control page %s: %w: %x", path, ErrOtherJournal, c.JournalID())
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close unmaps the page; the file stays.
+func (c *Control) Close() {
+	c.mapped.unmap()
+	_ = c.file.Close() // written through the mapping only
+}
+
+// Counters is the counters file of one data plane, for reading.
+type Counters struct {
+	shmabi.CountersHeader
+	mapped  *mapping
+	file    *os.File
+	workers int
+	sources int
+}
+
+// OpenCounters maps the file that a data plane made.
+func OpenCounters(path string) (*Counters, error) {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open counters: %w", err)
+	}
+	c, err := mapCounters(file)
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("counters %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func mapCounters(file *os.File) (*Counters, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() < shmabi.CountersHeaderSize {
+		return nil, fmt.Errorf("%w: %d bytes", ErrForeign, info.Size())
+	}
+	mapped, err := mapParts(file, part{0, int(info.Size()), 1})
+	if err != nil {
+		return nil, err
+	}
+	c := &Counters{mapped: mapped, file: file}
+	c.CountersHeader = shmabi.ViewCountersHeader(mapped.bytes(0, shmabi.CountersHeaderSize))
+	c.workers, c.sources = int(c.CountersHeader.Workers()), int(c.CountersHeader.Sources())
+	need := shmabi.CountersHeaderSize + c.workers*shmabi.WorkerCountersSize +
+		c.workers*c.sources*shmabi.SourceCountersSize
+	if c.Magic() != shmabi.CountersMagic || c.LayoutHash() != shmabi.LayoutHash ||
+		c.workers > shmabi.WorkersMax || c.sources > shmabi.SourcesMax || need > mapped.length {
+		mapped.unmap()
+		return nil, fmt.Errorf("%w: magic %#x, layout %#x", ErrForeign, c.Magic(), c.LayoutHash())
+	}
+	return c, nil
+}
+
+// WorkerCount is the number of workers; each has its own words.
+func (c *Counters) WorkerCount() int { return c.workers }
+
+// SourceCount is the number of source slots of each worker.
+func (c *Counters) SourceCount() int { return c.sources }
+
+// Worker is one worker's words.
+func (c *Counters) Worker(i int) shmabi.WorkerCounters {
+	at := shmabi.CountersHeaderSize + i*shmabi.WorkerCountersSize
+	return shmabi.ViewWorkerCounters(c.mapped.bytes(at, shmabi.WorkerCountersSize))
+}
+
+// Source is one worker's words for one source slot.
+func (c *Counters) Source(worker, slot int) shmabi.SourceCounters {
+	at := shmabi.CountersHeaderSize + c.workers*shmabi.WorkerCountersSize +
+		(worker*c.sources+slot)*shmabi.SourceCountersSize
+	return shmabi.ViewSourceCounters(c.mapped.bytes(at, shmabi.SourceCountersSize))
+}
+
+// Close unmaps the file.
+func (c *Counters) Close() {
+	c.mapped.unmap()
+	_ = c.file.Close() // only read
+}
+
+// BootID is the kernel's name for this boot.
+func BootID() ([16]byte, error) {
+	var id [16]byte
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return id, fmt.Errorf("read the boot id: %w", err)
+	}
+	digits := strings.ReplaceAll(strings.TrimSpace(string(text)), "-", "")
+	raw, err := hex.DecodeString(digits)
+	if err != nil || len(raw) != len(id) {
+		return id, fmt.Errorf("read the boot id: %q is no UUID", digits)
+	}
+	return [16]byte(raw), nil
+}

@@ -65,6 +65,9 @@ pub struct HttpBounds {
     /// 0: unbounded.
     #[prost(uint32, tag = "6")]
     pub max_connections_per_ip: u32,
+    /// Of a request that no source takes, and whose body is read so that the connection can go on.
+    #[prost(uint64, tag = "7")]
+    pub max_body: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Source {

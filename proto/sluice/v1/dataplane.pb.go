@@ -434,8 +434,10 @@ type HttpBounds struct {
 	MaxConnections  uint32                 `protobuf:"varint,5,opt,name=max_connections,json=maxConnections,proto3" json:"max_connections,omitempty"`
 	// 0: unbounded.
 	MaxConnectionsPerIp uint32 `protobuf:"varint,6,opt,name=max_connections_per_ip,json=maxConnectionsPerIp,proto3" json:"max_connections_per_ip,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// Of a request that no source takes, and whose body is read so that the connection can go on.
+	MaxBody       uint64 `protobuf:"varint,7,opt,name=max_body,json=maxBody,proto3" json:"max_body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HttpBounds) Reset() {
@@ -506,6 +508,13 @@ func (x *HttpBounds) GetMaxConnections() uint32 {
 func (x *HttpBounds) GetMaxConnectionsPerIp() uint32 {
 	if x != nil {
 		return x.MaxConnectionsPerIp
+	}
+	return 0
+}
+
+func (x *HttpBounds) GetMaxBody() uint64 {
+	if x != nil {
+		return x.MaxBody
 	}
 	return 0
 }
@@ -1101,7 +1110,7 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\bSnapshot\x12%\n" +
 	"\x0econfig_version\x18\x01 \x01(\rR\rconfigVersion\x12)\n" +
 	"\x04http\x18\x02 \x01(\v2\x15.sluice.v1.HttpBoundsR\x04http\x12+\n" +
-	"\asources\x18\x03 \x03(\v2\x11.sluice.v1.SourceR\asources\"\x85\x02\n" +
+	"\asources\x18\x03 \x03(\v2\x11.sluice.v1.SourceR\asources\"\xa0\x02\n" +
 	"\n" +
 	"HttpBounds\x12\x1d\n" +
 	"\n" +
@@ -1110,7 +1119,8 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\x0fbody_timeout_ns\x18\x03 \x01(\x04R\rbodyTimeoutNs\x12&\n" +
 	"\x0fidle_timeout_ns\x18\x04 \x01(\x04R\ridleTimeoutNs\x12'\n" +
 	"\x0fmax_connections\x18\x05 \x01(\rR\x0emaxConnections\x123\n" +
-	"\x16max_connections_per_ip\x18\x06 \x01(\rR\x13maxConnectionsPerIp\"\xdc\x02\n" +
+	"\x16max_connections_per_ip\x18\x06 \x01(\rR\x13maxConnectionsPerIp\x12\x19\n" +
+	"\bmax_body\x18\a \x01(\x04R\amaxBody\"\xdc\x02\n" +
 	"\x06Source\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\rR\x04slot\x12\x12\n" +

@@ -1,0 +1,156 @@
+package ingest
+
+import (
+	"sluice/go/internal/lane"
+	"sluice/go/internal/provider"
+	"sluice/shm-abi/shmabi"
+)
+
+// entry is a frame between its verdict and the release of its room.
+type entry struct {
+	from, to uint64
+	frame    shmabi.Frame
+	token    uint64
+	seq      uint32
+	verdict  verdict
+	replied  bool
+}
+
+func (e *entry) stored() bool { return e.verdict.state == shmabi.StateVerified }
+
+// queue holds a lane's entries in lane order. The three marks count entries since the beginning and
+// only grow; each stands at the first entry that its worker has not dealt with.
+type queue struct {
+	entries []entry
+	head    int    // entries before it are done with
+	base    uint64 // number of entries[head]
+	written uint64 // the committer's
+	atOnce  uint64 // the replier's, for replies that wait for nothing
+	durable uint64 // the replier's, for those that wait for the sync
+
+	durableTo uint64 // lane position
+}
+
+func (q *queue) len() int                { return len(q.entries) - q.head }
+func (q *queue) end() uint64             { return q.base + uint64(q.len()) }
+func (q *queue) at(number uint64) *entry { return &q.entries[q.head+int(number-q.base)] }
+
+// push appends an entry; the front half is moved out of the way when it is all done with.
+func (q *queue) push(e entry) {
+	if q.head > 0 && len(q.entries) == cap(q.entries) && q.head >= len(q.entries)/2 {
+		q.entries = q.entries[:copy(q.entries, q.entries[q.head:])]
+		q.head = 0
+	}
+	q.entries = append(q.entries, e)
+}
+
+// take collects what the committer may write next: frames of at most room bytes (or one frame), and
+// the position up to which they reach. Frames that are not stored are stepped over.
+func (q *queue) take(from uint64, frames [][]byte, room int) ([][]byte, uint64, int) {
+	to, used := from, 0
+	for ; q.written < q.end(); q.written++ {
+		e := q.at(q.written)
+		if e.stored() {
+			if len(frames) > 0 && used+len(e.frame) > room {
+				break
+			}
+			frames = append(frames, e.frame)
+			used += len(e.frame)
+		}
+		to = e.to
+	}
+	return frames, to, used
+}
+
+// reply writes every reply that may leave. It stops where the ring is full and tells so.
+func (q *queue) reply(l replyRing) (published, full bool, err error) {
+	for ; q.atOnce < q.end(); q.atOnce++ {
+		e := q.at(q.atOnce)
+		if e.replied || e.verdict.waitsForDurable() {
+			continue
+		}
+		if ok, err := e.reply(l); !ok || err != nil {
+			return published, !ok, err
+		}
+		published = true
+	}
+	for q.durable = max(q.durable, q.base); q.durable < q.end(); q.durable++ {
+		e := q.at(q.durable)
+		if e.to > q.durableTo {
+			break
+		}
+		if e.replied || !e.verdict.waitsForDurable() {
+			continue
+		}
+		if ok, err := e.reply(l); !ok || err != nil {
+			return published, !ok, err
+		}
+		published = true
+	}
+	return published, false, nil
+}
+
+// settle drops entries from the front whose reply is written (or has no reader) and whose frame is
+// durable or not stored, and gives the position up to which room may be given back.
+func (q *queue) settle(nobodyReads bool, released uint64) uint64 {
+	n := 0
+	for ; n < q.len(); n++ {
+		e := &q.entries[q.head+n]
+		if (!e.replied && !nobodyReads) || e.to > q.durableTo {
+			break
+		}
+		released = e.to
+		*e = entry{} // lets the answer's body go
+	}
+	q.head += n
+	q.base += uint64(n)
+	q.written, q.atOnce = max(q.written, q.base), max(q.atOnce, q.base)
+	q.durable = max(q.durable, q.base)
+	if q.head == len(q.entries) {
+		q.entries, q.head = q.entries[:0], 0
+	}
+	return released
+}
+
+type replyRing interface {
+	Reply(*lane.Reply) (bool, error)
+}
+
+func (e *entry) reply(l replyRing) (bool, error) {
+	r := lane.Reply{
+		Code: e.verdict.code, Token: e.token, Seq: e.seq,
+		EventID: e.verdict.id, Position: e.from,
+	}
+	switch {
+	case e.verdict.state == shmabi.StateDuplicate:
+		r.Kind = shmabi.ReplyDuplicate
+	case e.verdict.state == shmabi.StateVerified && e.verdict.flags&shmabi.VerdictFlagDegraded != 0:
+		r.Kind = shmabi.ReplyQueued
+	case e.verdict.state == shmabi.StateVerified:
+		r.Kind = shmabi.ReplyAccepted
+	case e.verdict.state == shmabi.StateAnswered:
+		r.Kind = shmabi.ReplyInline
+		if answer := e.verdict.response; answer != nil {
+			r.Head, r.Body = headLines(answer.ContentType, answer.Headers), answer.Body
+		}
+	default:
+		r.Kind = shmabi.ReplyRefused
+	}
+	ok, err := l.Reply(&r)
+	e.replied = ok
+	return ok, err
+}
+
+func headLines(contentType string, fields []provider.Field) []byte {
+	var b []byte
+	if contentType != "" {
+		b = append(b, "Content-Type: "+contentType+"\r\n"...)
+	}
+	for _, f := range fields {
+		b = append(b, f.Name...)
+		b = append(b, ": "...)
+		b = append(b, f.Value...)
+		b = append(b, "\r\n"...)
+	}
+	return b
+}

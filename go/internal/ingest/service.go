@@ -1,0 +1,231 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/go/internal/event"
+	"sluice/go/internal/lane"
+	"sluice/go/internal/provider"
+	"sluice/go/internal/store"
+)
+
+// Journal is what the service needs of the store.
+type Journal interface {
+	Append(store.Batch) error
+	Work() <-chan struct{}
+	Idle() error
+	Known(source uint32, key [16]byte, at int64) (event.ID, bool)
+	Space() store.Space
+	EndLane(context.Context, event.LaneID) error
+	Durable() uint64
+}
+
+// Observer is told what is worth a metric.
+type Observer interface {
+	// Committed: a group of so many frames took so long to become durable.
+	Committed(took time.Duration, frames int)
+}
+
+// Options of New; all but Observe are required.
+type Options struct {
+	Store   Journal
+	Control *lane.Control
+	Log     *slog.Logger
+	Observe Observer
+	// Ended is called when a lane was drained, recorded and removed.
+	Ended func(event.LaneID)
+}
+
+// Service takes frames from any number of lanes to the store.
+type Service struct {
+	store   Journal
+	control *lane.Control
+	log     *slog.Logger
+	observe Observer
+	onEnd   func(event.LaneID)
+
+	table   atomic.Pointer[Table]
+	batches sync.Pool
+	work    chan struct{}
+
+	mu      sync.Mutex
+	feeds   []*feed // replaced whole, never changed in place
+	tallies sync.Map
+
+	beltWakes, retired atomic.Uint64
+
+	stop   context.CancelFunc
+	ctx    context.Context
+	commit sync.WaitGroup
+}
+
+type unobserved struct{}
+
+func (unobserved) Committed(time.Duration, int) {}
+
+// New makes a service that judges by a table; Start begins to commit.
+func New(o Options, table *Table) *Service {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Service{
+		store: o.Store, control: o.Control, log: o.Log, observe: o.Observe, onEnd: o.Ended,
+		work: make(chan struct{}, 1), ctx: ctx, stop: stop,
+	}
+	s.batches.New = func() any { b := make([]entry, 0, batchFrames); return &b }
+	if s.observe == nil {
+		s.observe = unobserved{}
+	}
+	s.table.Store(table)
+	return s
+}
+
+// Start begins to commit. The store must be settled.
+func (s *Service) Start() {
+	s.control.StoreWritable(1)
+	s.publishSpace()
+	s.commit.Go(func() { (&committer{service: s}).run(s.ctx) })
+}
+
+// Stop ends everything where it stands: what is verified and not durable stays in its lane for the
+// next life. The lanes are unmapped.
+func (s *Service) Stop() {
+	s.stop()
+	s.commit.Wait()
+	for _, f := range s.feedList() {
+		_ = f.wake.Ring() // wakes it to see that the service ended
+		<-f.done
+		f.lane.Close()
+	}
+}
+
+// SetTable makes frames be judged by another config from the next batch on.
+func (s *Service) SetTable(t *Table) { s.table.Store(t) }
+
+// Bells are the doorbells of a lane: Wake is rung by the data plane, Peer wakes it. An orphan has no
+// Peer.
+type Bells struct{ Wake, Peer *lane.Bell }
+
+// Attach takes a lane into service. durable is how far the journal reaches in it; 0 for a new one.
+// The service owns the lane from here on.
+func (s *Service) Attach(l *lane.Lane, bells Bells, durable uint64) error {
+	if bells.Wake == nil {
+		own, err := lane.NewBell()
+		if err != nil {
+			return err
+		}
+		bells.Wake = own
+	}
+	f := &feed{
+		service: s, lane: l, wake: bells.Wake, peer: bells.Peer, done: make(chan struct{}),
+		log: s.log.With("lane", fmt.Sprintf("%x", l.ID()), "generation", l.Generation()),
+	}
+	f.judge = judge{known: s.store, tally: s.Tally, refused: f.refused}
+	f.judge.use(s.table.Load())
+	if err := f.restore(durable); err != nil {
+		return fmt.Errorf("take up lane %x: %w", l.ID(), err)
+	}
+	if bells.Peer == nil && l.ProducerGone() {
+		f.orphaned.Store(true)
+	}
+	s.mu.Lock()
+	s.feeds = append(slices.Clone(s.feeds), f)
+	s.mu.Unlock()
+	go f.run(s.ctx)
+	return nil
+}
+
+// Orphaned tells the service that a data plane is dead: its lanes are drained without replies.
+func (s *Service) Orphaned(generation uint32) {
+	for _, f := range s.feedList() {
+		if f.lane.Generation() == generation {
+			f.suspect.Store(true)
+			if err := f.wake.Ring(); err != nil {
+				f.log.Warn("own doorbell", "error", err)
+			}
+		}
+	}
+}
+
+// Lanes is a look at all lanes.
+func (s *Service) Lanes() []Lane {
+	var out []Lane
+	for _, f := range s.feedList() {
+		f.mu.Lock()
+		out = append(out, Lane{
+			ID: f.lane.ID(), Generation: f.lane.Generation(), Used: f.lane.Used(),
+			Capacity: f.lane.Capacity(), Orphan: f.orphaned.Load(),
+		})
+		f.mu.Unlock()
+	}
+	return out
+}
+
+// BeltWakes counts frames that only the bound on a sleep found; it must stay 0.
+func (s *Service) BeltWakes() uint64 { return s.beltWakes.Load() }
+
+// Tally counts what became of a source's frames since the start.
+func (s *Service) Tally(source uint32) *Tally {
+	if t, ok := s.tallies.Load(source); ok {
+		return t.(*Tally)
+	}
+	t, _ := s.tallies.LoadOrStore(source, new(Tally))
+	return t.(*Tally)
+}
+
+func (s *Service) feedList() []*feed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.feeds
+}
+
+func (s *Service) leave(f *feed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feeds = slices.DeleteFunc(slices.Clone(s.feeds), func(other *feed) bool { return other == f })
+}
+
+func (s *Service) laneEnded(f *feed) {
+	if s.onEnd != nil {
+		s.onEnd(f.lane.ID())
+	}
+}
+
+// aside keeps the file of a lane that cannot be believed, for whoever looks into it.
+func (s *Service) aside(l *lane.Lane, why error) error {
+	kept := l.Path() + ".retired"
+	if err := os.Rename(l.Path(), kept); err != nil {
+		return fmt.Errorf("set a retired lane aside: %w", err)
+	}
+	s.log.Error("a retired lane was set aside", "file", kept, "why", why)
+	return nil
+}
+
+func (s *Service) nudge() {
+	select {
+	case s.work <- struct{}{}:
+	default:
+	}
+}
+
+// publishSpace tells the data plane whether the journal takes events.
+func (s *Service) publishSpace() {
+	full := uint64(0)
+	if s.store.Space().Full {
+		full = 1
+	}
+	if s.control.JournalFull() != full {
+		s.control.StoreJournalFull(full)
+		s.log.Warn("journal space", "full", full == 1)
+	}
+}
+
+// refused logs why a request got 401, at a bounded rate: it is the sender's doing how many there are.
+func (f *feed) refused(source *Source, v provider.Verdict) {
+	f.log.Debug("refused", "source", source.Name, "outcome", v.Outcome, "detail", v.Detail)
+}

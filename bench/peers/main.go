@@ -1,0 +1,113 @@
+// Command peers is what sluice is measured beside: the webhook receivers that people write.
+//
+// Each mode is one honest way to take a webhook in and is left at its defaults otherwise. It is
+// not part of sluice, shares no code with it, and has a go.mod of its own so that a database
+// driver never becomes a dependency of the gateway.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+const usage = `peers MODE [flags]
+
+modes, by what a 2xx means
+  nethttp-hmac      net/http, HMAC-SHA256 verified; nothing is stored
+  nethttp-fsync     the same, and the event is appended and synced, one sync a request
+  nethttp-group     the same, one sync for all that arrived during the last one
+  nethttp-postgres  the same, one INSERT a request (--postgres URL is required)
+  rawdisk           no server: O_DIRECT|O_DSYNC writes at several sizes, one JSON line each
+
+flags
+`
+
+type options struct {
+	address  string
+	secret   string
+	file     string
+	postgres string
+	pool     int
+	sizes    string
+	length   time.Duration
+}
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	}
+	var o options
+	flags := flag.NewFlagSet("peers", flag.ExitOnError)
+	flags.StringVar(&o.address, "address", "127.0.0.1:0", "where to listen")
+	flags.StringVar(&o.secret, "secret", "It's a Secret to Everybody", "signing secret")
+	flags.StringVar(&o.file, "file", "peers.log", "file to write, on the disk to be measured")
+	flags.StringVar(&o.postgres, "postgres", "", "connection URL")
+	flags.IntVar(&o.pool, "pool", 32, "database connections")
+	flags.StringVar(&o.sizes, "sizes", "4096,65536,262144,1048576", "rawdisk: bytes of a write")
+	flags.DurationVar(&o.length, "duration", 2*time.Second, "rawdisk: time for each size")
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage); flags.PrintDefaults() }
+	mode := os.Args[1]
+	_ = flags.Parse(os.Args[2:])
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, mode, o); err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, mode string, o options) error {
+	var keep store
+	var err error
+	switch mode {
+	case "nethttp-hmac":
+		keep = forget{}
+	case "nethttp-fsync":
+		keep, err = openSynced(o.file)
+	case "nethttp-group":
+		keep, err = openGrouped(o.file)
+	case "nethttp-postgres":
+		keep, err = openPostgres(ctx, o.postgres, o.pool)
+	case "rawdisk":
+		return rawdisk(os.Stdout, o)
+	default:
+		return fmt.Errorf("unknown mode %q; see --help", mode)
+	}
+	if err != nil {
+		return err
+	}
+	defer keep.close()
+	return serve(ctx, o.address, newHook([]byte(o.secret), keep))
+}
+
+// serve prints the address that it got and runs until ctx ends.
+func serve(ctx context.Context, address string, hook http.Handler) error {
+	var lc net.ListenConfig
+	// Go listens with MPTCP by default, which costs every plain TCP sender a little; the peer
+	// is to be at its best.
+	lc.SetMultipathTCP(false)
+	listener, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("listening on %s\n", listener.Addr())
+	server := &http.Server{Handler: hook, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close()
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

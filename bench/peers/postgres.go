@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// postgres inserts one row for each request and acknowledges after the commit.
+type postgres struct {
+	pool *pgxpool.Pool
+}
+
+func openPostgres(ctx context.Context, url string, pool int) (store, error) {
+	if url == "" {
+		return nil, errors.New("nethttp-postgres needs --postgres URL")
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("--postgres: %w", err)
+	}
+	config.MaxConns = int32(pool)
+	p, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	_, err = p.Exec(ctx, `DROP TABLE IF EXISTS bench_events;
+		CREATE TABLE bench_events (
+			id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+			delivery text NOT NULL UNIQUE,
+			received_at timestamptz NOT NULL DEFAULT now(),
+			body bytea NOT NULL)`)
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("create the table: %w", err)
+	}
+	return &postgres{pool: p}, nil
+}
+
+func (p *postgres) keep(ctx context.Context, delivery string, body []byte) error {
+	_, err := p.pool.Exec(ctx, `INSERT INTO bench_events (delivery, body) VALUES ($1, $2)
+		ON CONFLICT (delivery) DO NOTHING`, delivery, body)
+	return err
+}
+
+func (p *postgres) close() { p.pool.Close() }

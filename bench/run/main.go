@@ -1,0 +1,137 @@
+// Command run measures sluice beside what people use today, in the same minute on the same
+// machine, and holds the results against the speed gates.
+//
+// It starts and stops every subject itself and loads only the loopback address. It does not
+// build anything (`make bench` does), and it refuses to judge a row that shared the machine
+// with much else.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+type options struct {
+	scenario string
+	bin      string
+	peers    string
+	load     string
+	dir      string
+	out      string
+	postgres string
+	length   time.Duration
+	repeat   int
+	only     string
+	pin      bool
+	overload bool
+	gate     bool
+}
+
+const (
+	speedScenario    = "bench/scenarios/speed.txt"
+	overloadScenario = "bench/scenarios/overload.txt"
+)
+
+func main() {
+	var o options
+	flag.StringVar(&o.scenario, "scenario", speedScenario, "what to measure")
+	flag.StringVar(&o.bin, "bin", "bin", "folder of sluice and sluice-dataplane")
+	flag.StringVar(&o.peers, "peers", ".cache/bin/peers", "the peers' binary")
+	flag.StringVar(&o.load, "load", "target/release/sluice-load", "the load generator")
+	flag.StringVar(&o.dir, "dir", ".cache/bench", "folder on the disk to be measured; emptied")
+	flag.StringVar(&o.out, "out", "", "result file (default: bench/results/local/TIME.txt)")
+	flag.StringVar(&o.postgres, "postgres", os.Getenv("SLUICE_BENCH_POSTGRES"),
+		"connection URL; without one the Postgres rows are left out")
+	flag.DurationVar(&o.length, "duration", 5*time.Second, "length of each measurement")
+	flag.IntVar(&o.repeat, "repeat", 1, "rounds; of each row the least disturbed is kept")
+	flag.StringVar(&o.only, "only", "", "measure only subjects with this text in their name")
+	flag.BoolVar(&o.pin, "pin", true, "servers on CPU 0, generator on the last one (taskset)")
+	flag.BoolVar(&o.gate, "gate", false, "exit 1 when a judged gate is not met")
+	flag.BoolVar(&o.overload, "overload", false,
+		"shed and recover instead: "+overloadScenario)
+	flag.Parse()
+	if o.overload && o.scenario == speedScenario {
+		o.scenario = overloadScenario
+	}
+	missed, err := bench(o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	if o.gate && missed > 0 {
+		os.Exit(1)
+	}
+}
+
+// bench measures the scenario, prints and files the result, and counts the gates missed.
+func bench(o options) (int, error) {
+	if o.out == "" {
+		stamp := time.Now().UTC().Format("2006-01-02T150405Z")
+		o.out = filepath.Join("bench", "results", "local", stamp+".txt")
+	}
+	for _, dir := range []string{filepath.Dir(o.out), o.dir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return 0, err
+		}
+	}
+	file, err := os.Create(o.out)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	out := io.MultiWriter(os.Stdout, file)
+	describeMachine(out, o)
+	run := speed
+	if o.overload {
+		run = overload
+	}
+	missed, err := run(out, o)
+	if err == nil {
+		fmt.Fprintf(out, "\nwritten to %s\n", o.out)
+	}
+	return missed, err
+}
+
+// speed measures every row of a scenario, in rounds, and judges the speed gates.
+func speed(out io.Writer, o options) (int, error) {
+	plan, err := readScenario(o.scenario)
+	if err != nil {
+		return 0, err
+	}
+	best := map[key]row{}
+	var order []key
+	for round := range o.repeat {
+		for _, k := range plan {
+			if o.only != "" && !strings.Contains(k.subject, o.only) {
+				continue
+			}
+			fmt.Fprintf(os.Stderr, "round %d: %s\n", round+1, k)
+			r, err := measure(o, k)
+			if errors.Is(err, errLeftOut) {
+				fmt.Fprintf(out, "left out: %s: %v\n", k, err)
+				continue
+			}
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", k, err)
+			}
+			old, seen := best[k]
+			if !seen {
+				order = append(order, k)
+			}
+			if !seen || r.other < old.other {
+				best[k] = r
+			}
+		}
+	}
+	if len(order) == 0 {
+		return 0, errors.New("nothing was measured")
+	}
+	printTable(out, order, best)
+	return printGates(out, best), nil
+}

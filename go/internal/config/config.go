@@ -1,0 +1,190 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Config is a whole, checked configuration: no field is left to a later default.
+type Config struct {
+	File string `yaml:"-"` // where it was read from; empty: built in
+	Dev  bool   `yaml:"-"`
+
+	DataDir  string `yaml:"data_dir"` // absolute
+	ShmDir   string `yaml:"shm_dir"`  // absolute
+	Workers  int    `yaml:"workers"`
+	RingSize Size   `yaml:"ring_size"` // per worker
+
+	Listeners []Listener `yaml:"listeners"`
+	HTTP      HTTP       `yaml:"http"`
+	Admission Admission  `yaml:"admission"`
+	Admin     Admin      `yaml:"admin"`
+
+	Sources      []Source      `yaml:"-"` // in the file's order
+	Destinations []Destination `yaml:"-"` // in the file's order
+}
+
+// Listener is one address that senders connect to.
+type Listener struct {
+	Address       Address        `yaml:"address"`
+	TLS           *ListenerTLS   `yaml:"tls,omitempty"`            // nil: plain
+	ProxyProtocol []netip.Prefix `yaml:"proxy_protocol,omitempty"` // peers that must send it
+}
+
+// ListenerTLS is what a listener shows and asks for in a TLS handshake.
+type ListenerTLS struct {
+	Certificates []Certificate `yaml:"certificates"`
+	ClientCA     string        `yaml:"client_ca,omitempty"`   // absolute; empty: none is asked for
+	ClientAuth   string        `yaml:"client_auth,omitempty"` // required | optional; with ClientCA
+}
+
+// Certificate is a pair of PEM files.
+type Certificate struct {
+	Cert string `yaml:"cert"` // absolute
+	Key  string `yaml:"key"`  // absolute
+}
+
+// HTTP holds the protocol bounds.
+type HTTP struct {
+	MaxHeader           Size          `yaml:"max_header"`
+	MaxBody             Size          `yaml:"max_body"` // of sources that name none of their own
+	HeaderTimeout       time.Duration `yaml:"header_timeout"`
+	BodyTimeout         time.Duration `yaml:"body_timeout"`
+	IdleTimeout         time.Duration `yaml:"idle_timeout"`
+	MaxConnections      int           `yaml:"max_connections"`
+	MaxConnectionsPerIP int           `yaml:"max_connections_per_ip"` // 0: unbounded
+}
+
+// Admission tunes who is let in under load.
+type Admission struct {
+	Algorithm    string        `yaml:"algorithm"` // slope | gradient2 | min-gradient | aimd | fixed
+	InitialLimit int           `yaml:"initial_limit"`
+	MinLimit     int           `yaml:"min_limit"`
+	MaxLimit     int           `yaml:"max_limit"`
+	Patience     time.Duration `yaml:"patience"`
+	Smoothing    float64       `yaml:"smoothing"`
+	Tolerance    float64       `yaml:"tolerance"`
+	Overload     string        `yaml:"overload"` // queue | codel
+	TargetDelay  time.Duration `yaml:"target_delay"`
+	Interval     time.Duration `yaml:"interval"`
+	Pacing       string        `yaml:"pacing"` // off | little
+	HoldBudget   time.Duration `yaml:"hold_budget"`
+	MaxHeld      int           `yaml:"max_held"`
+	ShedStatus   int           `yaml:"shed_status"` // 503 | 429
+}
+
+// Source is one stream of webhooks with a path, a proof and a promise.
+type Source struct {
+	Name        string         `yaml:"-"`
+	Path        string         `yaml:"path"`
+	Provider    string         `yaml:"provider,omitempty"` // empty: Verify or MutualTLS
+	Verify      *Scheme        `yaml:"-"`                  // a scheme of the operator's own
+	MutualTLS   bool           `yaml:"-"`                  // `verify: mtls`
+	Methods     []string       `yaml:"methods,flow"`       // with those of the provider's handshake
+	Enforce     bool           `yaml:"enforce"`
+	Secrets     []Secret       `yaml:"secrets,flow,omitempty"`
+	Priority    string         `yaml:"priority"`    // high | default | low
+	Acknowledge string         `yaml:"acknowledge"` // ring | durable | delivered
+	MaxBody     Size           `yaml:"max_body"`
+	Deadline    time.Duration  `yaml:"deadline"`
+	Rate        *Rate          `yaml:"rate,omitempty"`            // nil: unbounded
+	AllowFrom   []netip.Prefix `yaml:"allow_from,flow,omitempty"` // empty: from anywhere
+	Dedup       time.Duration  `yaml:"dedup"`                     // 0: off
+	IDFrom      Selector       `yaml:"id_from"`
+	Respond     string         `yaml:"respond"` // own | destination
+	OrderBy     Selector       `yaml:"order_by"`
+	ShedStatus  int            `yaml:"shed_status"`
+	Deliver     []string       `yaml:"deliver,flow"` // names of destinations; empty: store only
+}
+
+// Destination is one place that events are delivered to. Exactly one of HTTP, File, Stdout and
+// Postgres is set.
+type Destination struct {
+	Name        string          `yaml:"-"`
+	HTTP        *HTTPTarget     `yaml:"http,omitempty"`
+	File        *FileTarget     `yaml:"file,omitempty"`
+	Stdout      *StdoutTarget   `yaml:"stdout,omitempty"`
+	Postgres    *PostgresTarget `yaml:"postgres,omitempty"`
+	Concurrency Concurrency     `yaml:"concurrency"`
+	DropHeaders []string        `yaml:"drop_headers,flow,omitempty"`
+	Retry       Retry           `yaml:"retry"`
+	Breaker     Breaker         `yaml:"breaker"`
+}
+
+// Kind is the key that says where the destination is: http, file, stdout or postgres.
+func (d *Destination) Kind() string {
+	switch {
+	case d.HTTP != nil:
+		return "http"
+	case d.File != nil:
+		return "file"
+	case d.Stdout != nil:
+		return "stdout"
+	default:
+		return "postgres"
+	}
+}
+
+// HTTPTarget is a destination that takes requests.
+type HTTPTarget struct {
+	URL     string        `yaml:"url"`
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// FileTarget is a destination that is a file of lines.
+type FileTarget struct {
+	Path string `yaml:"path"` // absolute
+}
+
+// StdoutTarget is the daemon's standard output.
+type StdoutTarget struct{}
+
+// PostgresTarget is a table of a database.
+type PostgresTarget struct {
+	URL   Secret `yaml:"url"`
+	Table string `yaml:"table"`
+}
+
+// Retry says when a failed delivery is tried again, and how often in all.
+type Retry struct {
+	Base     time.Duration `yaml:"base"`
+	Max      time.Duration `yaml:"max"`
+	Attempts int           `yaml:"attempts"`
+}
+
+// Breaker says when a destination is left alone, and how it comes back.
+type Breaker struct {
+	Failures    int           `yaml:"failures"`
+	Cooldown    time.Duration `yaml:"cooldown"`
+	CooldownMax time.Duration `yaml:"cooldown_max"`
+	Ramp        []int         `yaml:"ramp,flow"` // deliveries a second, step after step
+	RampStep    time.Duration `yaml:"ramp_step"`
+}
+
+// Admin says where the operator's side listens.
+type Admin struct {
+	Socket  string `yaml:"socket"`          // absolute path of a Unix socket
+	Address string `yaml:"address"`         // host:port; empty: none
+	Token   Secret `yaml:"token,omitempty"` // what a caller at Address must show
+	HTTP    string `yaml:"http"`            // host:port; empty: none
+}
+
+// Source finds a source by name.
+func (c *Config) Source(name string) (*Source, bool) {
+	for i := range c.Sources {
+		if c.Sources[i].Name == name {
+			return &c.Sources[i], true
+		}
+	}
+	return nil, false
+}
+
+// Destination finds a destination by name.
+func (c *Config) Destination(name string) (*Destination, bool) {
+	for i := range c.Destinations {
+		if c.Destinations[i].Name == name {
+			return &c.Destinations[i], true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,15 @@
+// Package config reads sluice.yaml into one typed, complete value, or says everything that is wrong
+// with it.
+//
+// It opens no socket, makes no folder and knows no provider: what a provider is called, which
+// deadline it has and whether a scheme of the operator's own holds together comes in by callbacks.
+// It decides nothing at run time either; a Config is read once and never changes.
+//
+// A file is read as YAML nodes, never decoded by reflection, for three reasons: every fault is
+// found in one go, each with the line it stands on; an unknown or repeated key is a fault and not
+// a silence; and a key of the contract whose feature this version lacks is refused (features.go)
+// instead of accepted without effect.
+//
+// Paths written in the file are relative to the file's folder. The default data_dir, which no file
+// names, is relative to the working directory.
+package config

@@ -1,0 +1,58 @@
+package config
+
+import "slices"
+
+// Feature names a part of the contract that a version may lack. A config that asks for one which
+// Options.Supports does not list is refused: it would otherwise be accepted and do nothing.
+type Feature string
+
+// The features a version may lack. This is the only list; a reader asks by needs().
+const (
+	AcknowledgeDelivered Feature = "acknowledge-delivered"
+	AdminAddress         Feature = "admin-address"
+	AlgorithmAIMD        Feature = "algorithm-aimd"
+	AlgorithmFixed       Feature = "algorithm-fixed"
+	AlgorithmGradient2   Feature = "algorithm-gradient2"
+	AlgorithmMinGradient Feature = "algorithm-min-gradient"
+	AllowFrom            Feature = "allow-from"
+	BreakerTuning        Feature = "breaker-tuning"
+	ConnectionsPerIP     Feature = "connections-per-ip"
+	DropHeaders          Feature = "drop-headers"
+	MutualTLS            Feature = "mutual-tls"
+	OrderBy              Feature = "order-by"
+	OverloadCoDel        Feature = "overload-codel"
+	OwnScheme            Feature = "own-scheme"
+	PacingLittle         Feature = "pacing-little"
+	Postgres             Feature = "postgres"
+	ProxyProtocol        Feature = "proxy-protocol"
+	RespondDestination   Feature = "respond-destination"
+	SourceRate           Feature = "source-rate"
+	TLS                  Feature = "tls"
+	Unenforced           Feature = "unenforced"
+	UnixListener         Feature = "unix-listener"
+)
+
+// AllFeatures lists every feature, for callers that support everything and for tests.
+func AllFeatures() []Feature {
+	return []Feature{
+		AcknowledgeDelivered, AdminAddress, AlgorithmAIMD, AlgorithmFixed, AlgorithmGradient2,
+		AlgorithmMinGradient, AllowFrom, BreakerTuning, ConnectionsPerIP, DropHeaders, MutualTLS,
+		OrderBy, OverloadCoDel, OwnScheme, PacingLittle, Postgres, ProxyProtocol, RespondDestination,
+		SourceRate, TLS, Unenforced, UnixListener,
+	}
+}
+
+// AllBut lists every feature except those named.
+func AllBut(missing ...Feature) []Feature {
+	return slices.DeleteFunc(AllFeatures(), func(f Feature) bool {
+		return slices.Contains(missing, f)
+	})
+}
+
+// needs faults the use of a feature that this version lacks.
+func (r *reader) needs(feature Feature, path, shown string) {
+	if slices.Contains(r.options.Supports, feature) {
+		return
+	}
+	r.fault(path, "take it out", "%s is not supported by this version", shown)
+}

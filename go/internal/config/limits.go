@@ -1,0 +1,34 @@
+package config
+
+// The named maxima of a config. Those of the shared memory repeat what its layout fixes.
+const (
+	fileBytesMax   = 4 << 20
+	secretBytesMax = 64 << 10
+
+	workersMax      = 64   // the layout's WORKERS_MAX
+	sourcesMax      = 1024 // the layout's SOURCES_MAX
+	destinationsMax = 1024
+	secretsMax      = 128 // DocuSign signs with up to 100 keys
+
+	ringSizeMin  = 64 << 10
+	ringSizeMax  = 16 << 30
+	headerMin    = 1 << 10
+	headerMax    = 64 << 10 // header offsets in a frame are 16 bits
+	bodyMin      = 1
+	bodyMax      = 1 << 30
+	methodMax    = 24 // bytes of the method in a frame
+	nameMax      = 63
+	pathMax      = 1024
+	unixPathMax  = 107 // sun_path with its NUL
+	suggestedMax = 24  // more known keys than this are not listed in a fault
+
+	// framePartOfRing: one frame takes at most a quarter of its ring.
+	framePartOfRing = 4
+	// frameOverhead is what a frame holds beside target, headers and body: two header lines, the
+	// payload head, an index entry of 8 bytes for each of 256 headers, and the padding of three
+	// parts to whole lines.
+	frameOverhead = 64 + 64 + 64 + 8*256 + 3*64
+)
+
+// FrameMax is the most bytes that one request within the bounds takes in a ring.
+func FrameMax(maxHeader, maxBody Size) Size { return maxBody + maxHeader + frameOverhead }

@@ -1,0 +1,234 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+const (
+	defaultDataDir  = "sluice-data"
+	defaultShmDir   = "/dev/shm/sluice"
+	defaultRing     = Size(64 << 20)
+	defaultListener = "0.0.0.0:8080"
+	defaultMetrics  = "127.0.0.1:9464"
+	socketName      = "admin.sock"
+)
+
+// config reads the top of the file, then the checks between keys of different sections.
+func (r *reader) config(top item) *Config {
+	t := r.table(top)
+	c := &Config{}
+	c.DataDir = r.inFolder(value(t, "data_dir",
+		filepath.Join(r.options.WorkingFolder, defaultDataDir), parseText, filled))
+	c.ShmDir = r.inFolder(value(t, "shm_dir", defaultShmDir, parseText, filled))
+	c.Workers = value(t, "workers", min(max(1, r.options.Cores/2), workersMax), parseCount,
+		between(1, workersMax))
+	c.RingSize = value(t, "ring_size", defaultRing, parseSize, powerOfTwo,
+		between(Size(ringSizeMin), Size(ringSizeMax)))
+	c.Listeners = r.listeners(t.get("listeners"))
+	c.HTTP = r.http(r.table(t.get("http")))
+	c.Admission = r.admission(r.table(t.get("admission")))
+	c.Admin = r.admin(r.table(t.get("admin")), c.DataDir)
+	c.Destinations = r.destinations(r.table(t.get("destinations")))
+	c.Sources = r.sources(r.table(t.get("sources")), c)
+	t.end()
+	r.rings(c)
+	r.addresses(c)
+	r.clientCertificates(c)
+	return c
+}
+
+func filled(text string) error {
+	if text == "" {
+		return wrong("write a path", "the path is empty")
+	}
+	return nil
+}
+
+func powerOfTwo(size Size) error {
+	if size > 0 && size&(size-1) == 0 {
+		return nil
+	}
+	upper := Size(ringSizeMin)
+	for upper < size && upper < ringSizeMax {
+		upper *= 2
+	}
+	return wrong(fmt.Sprintf("write %v", upper), "%v is not a power of two", size)
+}
+
+// rings holds every body against the ring it has to fit in.
+func (r *reader) rings(c *Config) {
+	check := func(path string, body Size) {
+		frame := FrameMax(c.HTTP.MaxHeader, body)
+		if frame <= c.RingSize/framePartOfRing {
+			return
+		}
+		needed := Size(ringSizeMin)
+		for needed/framePartOfRing < frame {
+			needed *= 2
+		}
+		r.fault(path, fmt.Sprintf("raise ring_size to %v or lower it", needed),
+			"a request with %v of body and %v of header does not fit in a quarter of ring_size %v",
+			body, c.HTTP.MaxHeader, c.RingSize)
+	}
+	largest := false
+	for i := range c.Sources {
+		path := "sources." + c.Sources[i].Name + ".max_body"
+		if _, own := r.lines[path]; own {
+			check(path, c.Sources[i].MaxBody)
+		} else {
+			largest = true
+		}
+	}
+	if largest || len(c.Sources) == 0 {
+		check("http.max_body", c.HTTP.MaxBody)
+	}
+}
+
+// addresses finds two doors on one address.
+func (r *reader) addresses(c *Config) {
+	type door struct{ path, address string }
+	var doors []door
+	for i, listener := range c.Listeners {
+		doors = append(doors, door{fmt.Sprintf("listeners[%d].address", i), listener.Address.Target})
+	}
+	doors = append(doors, door{"admin.http", c.Admin.HTTP}, door{"admin.address", c.Admin.Address},
+		door{"admin.socket", c.Admin.Socket})
+	for i, later := range doors {
+		for _, first := range doors[:i] {
+			if later.address == "" || !collide(first.address, later.address) {
+				continue
+			}
+			r.fault(later.path, "give each its own", "%s is taken by %s (%s)",
+				later.address, first.path, first.address)
+			break
+		}
+	}
+}
+
+// clientCertificates holds sources that are proven by a certificate against the listeners.
+func (r *reader) clientCertificates(c *Config) {
+	for _, listener := range c.Listeners {
+		if listener.TLS != nil && listener.TLS.ClientCA != "" {
+			return
+		}
+	}
+	for i := range c.Sources {
+		if c.Sources[i].MutualTLS {
+			r.fault("sources."+c.Sources[i].Name+".verify", "set tls.client_ca of a listener",
+				"no listener asks for a client certificate")
+		}
+	}
+}
+
+func (r *reader) http(t *table) HTTP {
+	h := HTTP{
+		MaxHeader: value(t, "max_header", Size(32<<10), parseSize,
+			between(Size(headerMin), Size(headerMax))),
+		MaxBody: value(t, "max_body", Size(1<<20), parseSize,
+			between(Size(bodyMin), Size(bodyMax))),
+		HeaderTimeout:       value(t, "header_timeout", 5*time.Second, parseDuration, positive),
+		BodyTimeout:         value(t, "body_timeout", 10*time.Second, parseDuration, positive),
+		IdleTimeout:         value(t, "idle_timeout", 60*time.Second, parseDuration, positive),
+		MaxConnections:      value(t, "max_connections", 20000, parseCount, between(1, 1<<20)),
+		MaxConnectionsPerIP: value(t, "max_connections_per_ip", 0, parseCount, atLeast(0)),
+	}
+	if h.MaxConnectionsPerIP != 0 {
+		r.needs(ConnectionsPerIP, t.join("max_connections_per_ip"), "a bound per address")
+	}
+	t.end()
+	return h
+}
+
+func (r *reader) admission(t *table) Admission {
+	a := Admission{
+		Algorithm: value(t, "algorithm", "slope",
+			oneOf("slope", "gradient2", "min-gradient", "aimd", "fixed")),
+		InitialLimit: value(t, "initial_limit", 16, parseCount, between(1, 1<<20)),
+		MinLimit:     value(t, "min_limit", 2, parseCount, between(1, 1<<20)),
+		MaxLimit:     value(t, "max_limit", 4096, parseCount, between(1, 1<<20)),
+		Patience:     value(t, "patience", 500*time.Millisecond, parseDuration, positive),
+		Smoothing:    value(t, "smoothing", 0.2, parseNumber, between(0.001, 1.0)),
+		Tolerance:    value(t, "tolerance", 1.5, parseNumber, between(1.0, 100.0)),
+		Overload:     value(t, "overload", "queue", oneOf("queue", "codel")),
+		TargetDelay:  value(t, "target_delay", 5*time.Millisecond, parseDuration, positive),
+		Interval:     value(t, "interval", 100*time.Millisecond, parseDuration, positive),
+		Pacing:       value(t, "pacing", "off", oneOf("off", "little")),
+		HoldBudget:   value(t, "hold_budget", 2500*time.Millisecond, parseDuration),
+		MaxHeld:      value(t, "max_held", 1024, parseCount, between(0, 1<<20)),
+		ShedStatus:   value(t, "shed_status", 503, parseCount, shedStatus),
+	}
+	if a.MinLimit > a.MaxLimit {
+		r.fault(t.join("min_limit"), "lower it or raise max_limit",
+			"%d is over max_limit %d", a.MinLimit, a.MaxLimit)
+	} else if a.InitialLimit < a.MinLimit || a.InitialLimit > a.MaxLimit {
+		r.fault(t.join("initial_limit"), "write a value between them",
+			"%d is not between min_limit %d and max_limit %d", a.InitialLimit, a.MinLimit, a.MaxLimit)
+	}
+	r.admissionFeatures(t, a)
+	t.end()
+	return a
+}
+
+func (r *reader) admissionFeatures(t *table, a Admission) {
+	switch a.Algorithm {
+	case "gradient2":
+		r.needs(AlgorithmGradient2, t.join("algorithm"), "gradient2")
+	case "min-gradient":
+		r.needs(AlgorithmMinGradient, t.join("algorithm"), "min-gradient")
+	case "aimd":
+		r.needs(AlgorithmAIMD, t.join("algorithm"), "aimd")
+	case "fixed":
+		r.needs(AlgorithmFixed, t.join("algorithm"), "fixed")
+	}
+	if a.Overload == "codel" {
+		r.needs(OverloadCoDel, t.join("overload"), "codel")
+	}
+	if a.Pacing == "little" {
+		r.needs(PacingLittle, t.join("pacing"), "little")
+	}
+}
+
+func shedStatus(status int) error {
+	if status == 503 || status == 429 {
+		return nil
+	}
+	return wrong("write 503 or 429", "%d does not make senders try again", status)
+}
+
+func (r *reader) admin(t *table, dataDir string) Admin {
+	a := Admin{
+		Socket: r.inFolder(value(t, "socket", filepath.Join(dataDir, socketName), parseText, filled)),
+		HTTP:   value(t, "http", defaultMetrics, orNothing(parseHostPort)),
+	}
+	if len(a.Socket) > unixPathMax {
+		r.fault(t.join("socket"), "name a shorter path",
+			"the socket's path %s has %d bytes; the kernel takes %d", a.Socket, len(a.Socket), unixPathMax)
+	}
+	a.Address = value(t, "address", "", orNothing(parseHostPort))
+	if token := t.get("token"); token.node != nil {
+		a.Token, _ = r.secret(token)
+	}
+	if a.Address != "" {
+		r.needs(AdminAddress, t.join("address"), "an admin address")
+		if !t.has("token") {
+			r.fault(t.join("address"), `set admin.token to "env:NAME" or "file:PATH"`,
+				"anyone who reaches it would command this daemon")
+		}
+	} else if t.has("token") {
+		r.fault(t.join("token"), "set admin.address or take it out",
+			"the token guards nothing, since admin.address is empty")
+	}
+	t.end()
+	return a
+}
+
+func orNothing(parse func(string) (string, error)) func(string) (string, error) {
+	return func(text string) (string, error) {
+		if text == "" {
+			return "", nil
+		}
+		return parse(text)
+	}
+}

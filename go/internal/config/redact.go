@@ -1,0 +1,106 @@
+package config
+
+import (
+	"encoding/json"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Redacted is the whole config as YAML, every default written out and every secret hidden, for
+// people to read. Read again with Options.Dev it gives the same config but for the secrets.
+func (c *Config) Redacted() ([]byte, error) {
+	node, err := c.node()
+	if err != nil {
+		return nil, err
+	}
+	return yaml.Marshal(node)
+}
+
+// RedactedJSON is Redacted as JSON, for scripts.
+func (c *Config) RedactedJSON() ([]byte, error) {
+	text, err := c.Redacted()
+	if err != nil {
+		return nil, err
+	}
+	var tree map[string]any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return nil, err
+	}
+	return json.Marshal(tree)
+}
+
+// MarshalJSON is RedactedJSON, so that a config inside another value hides its secrets too.
+func (c *Config) MarshalJSON() ([]byte, error) { return c.RedactedJSON() }
+
+func (c *Config) node() (*yaml.Node, error) {
+	var top yaml.Node
+	if err := top.Encode((*plain)(c)); err != nil {
+		return nil, err
+	}
+	sources := &yaml.Node{Kind: yaml.MappingNode}
+	for i := range c.Sources {
+		if err := add(sources, c.Sources[i].Name, &c.Sources[i]); err != nil {
+			return nil, err
+		}
+	}
+	destinations := &yaml.Node{Kind: yaml.MappingNode}
+	for i := range c.Destinations {
+		if err := add(destinations, c.Destinations[i].Name, &c.Destinations[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := add(&top, "sources", sources); err != nil {
+		return nil, err
+	}
+	return &top, add(&top, "destinations", destinations)
+}
+
+// plain is a Config without its methods, for the encoder to take field by field.
+type plain Config
+
+// add puts a key at the end of a mapping.
+func add(mapping *yaml.Node, key string, value any) error {
+	var name, node yaml.Node
+	if err := name.Encode(key); err != nil {
+		return err
+	}
+	if err := node.Encode(value); err != nil {
+		return err
+	}
+	mapping.Content = append(mapping.Content, &name, &node)
+	return nil
+}
+
+// MarshalYAML writes the listener in the form that a config takes.
+func (l Listener) MarshalYAML() (any, error) {
+	var node yaml.Node
+	type bare struct {
+		Address Address      `yaml:"address"`
+		TLS     *ListenerTLS `yaml:"tls,omitempty"`
+	}
+	if err := node.Encode(bare{Address: l.Address, TLS: l.TLS}); err != nil {
+		return nil, err
+	}
+	if len(l.ProxyProtocol) > 0 {
+		if err := add(&node, "proxy_protocol", map[string]any{"from": l.ProxyProtocol}); err != nil {
+			return nil, err
+		}
+	}
+	return &node, nil
+}
+
+// MarshalYAML writes the source in the form that a config takes.
+func (s *Source) MarshalYAML() (any, error) {
+	type bare Source
+	var node yaml.Node
+	if err := node.Encode((*bare)(s)); err != nil {
+		return nil, err
+	}
+	switch {
+	case s.MutualTLS:
+		return &node, add(&node, "verify", "mtls")
+	case s.Verify != nil:
+		return &node, add(&node, "verify", s.Verify)
+	}
+	return &node, nil
+}

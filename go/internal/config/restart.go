@@ -1,0 +1,20 @@
+package config
+
+// NeedsRestart names the keys that differ between a running config and a new one and that a reload
+// cannot change, because what they name is opened once in a daemon's life.
+func (c *Config) NeedsRestart(next *Config) []string {
+	var keys []string
+	differ := func(key string, is bool) {
+		if is {
+			keys = append(keys, key)
+		}
+	}
+	differ("data_dir", c.DataDir != next.DataDir)
+	differ("shm_dir", c.ShmDir != next.ShmDir)
+	differ("workers", c.Workers != next.Workers)
+	differ("ring_size", c.RingSize != next.RingSize)
+	differ("admin.socket", c.Admin.Socket != next.Admin.Socket)
+	differ("admin.address", c.Admin.Address != next.Admin.Address)
+	differ("admin.http", c.Admin.HTTP != next.Admin.HTTP)
+	return keys
+}

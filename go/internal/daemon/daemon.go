@@ -1,0 +1,419 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/go/internal/admin"
+	"sluice/go/internal/config"
+	"sluice/go/internal/dataplane"
+	"sluice/go/internal/deliver"
+	"sluice/go/internal/faultpoint"
+	"sluice/go/internal/ingest"
+	"sluice/go/internal/lane"
+	"sluice/go/internal/listen"
+	"sluice/go/internal/observe"
+	"sluice/go/internal/store"
+	"sluice/go/internal/supervise"
+	pb "sluice/proto/sluice/v1"
+)
+
+const (
+	drainGrace    = 10 * time.Second // of requests under way
+	lanesPatience = 5 * time.Second  // until drained lanes are empty and ended
+	deliverGrace  = 5 * time.Second  // of attempts in flight
+	settlePause   = 500 * time.Millisecond
+	beatInterval  = 100 * time.Millisecond
+	spareFiles    = 1024 // descriptors beside connections: journal, index, deliveries
+)
+
+// Options of Run.
+type Options struct {
+	Config *config.Config
+	// Load reads the config again, for a reload.
+	Load func() (*config.Config, error)
+	// Binary is the data plane's program.
+	Binary string
+	// Stdout takes what `stdout: {}` destinations print.
+	Stdout io.Writer
+	Log    *slog.Logger
+	// Ready is called once, when senders are served.
+	Ready func(*Daemon)
+	// Version is this program's.
+	Version string
+}
+
+// Daemon is a running sluice.
+type Daemon struct {
+	o       Options
+	log     *slog.Logger
+	began   time.Time
+	store   *store.Store
+	shm     *shm
+	ingest  *ingest.Service
+	lanes   *lanes
+	super   *supervise.Supervisor
+	deliver *deliver.Service
+	limits  *limits
+	metrics *observe.Metrics
+	ids     identifiers
+
+	// What the operator's side looks at while the rest is still being put together.
+	seenIngest atomic.Pointer[ingest.Service]
+	seenSuper  atomic.Pointer[supervise.Supervisor]
+
+	plan     atomic.Pointer[plan]
+	reload   sync.Mutex
+	ready    atomic.Bool
+	stopping atomic.Bool
+	drain    chan struct{}
+	once     sync.Once
+
+	mu       sync.Mutex
+	problems map[string]string
+	listen   []string
+	counters map[uint32]*lane.Counters // of living data planes
+}
+
+// Run serves until ctx ends or Drain is called, then stops in order. It returns nil after an orderly
+// stop.
+func Run(ctx context.Context, o Options) error {
+	d := &Daemon{
+		o: o, log: o.Log, began: time.Now(), drain: make(chan struct{}),
+		problems: make(map[string]string), counters: make(map[uint32]*lane.Counters),
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := d.open(ctx)
+	if err != nil {
+		return errors.Join(err, d.close())
+	}
+	stop, err := d.serve(ctx)
+	if err != nil {
+		return errors.Join(err, d.close())
+	}
+	defer stop()
+	if err := d.start(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = nil // told to stop while it started
+		}
+		return errors.Join(err, d.stop())
+	}
+	d.ready.Store(true)
+	if o.Ready != nil {
+		o.Ready(d)
+	}
+	select {
+	case <-ctx.Done():
+	case <-d.drain:
+	case <-d.store.Failed():
+		err = fmt.Errorf("the store gave up: %w", d.store.Err())
+	}
+	return errors.Join(err, d.stop())
+}
+
+// open takes the data directory and the directory on tmpfs, each under its lock.
+func (d *Daemon) open(ctx context.Context) error {
+	c := d.o.Config
+	id, err := store.JournalID(c.DataDir)
+	if err != nil {
+		return err
+	}
+	var witness uint64
+	if id != ([16]byte{}) {
+		witness = durableGroup(c, id)
+	}
+	d.store, err = store.Open(ctx, store.Options{
+		Dir: c.DataDir, Log: d.log, Witness: witness, Identify: d.ids.of,
+	})
+	if err != nil {
+		return err
+	}
+	for _, damage := range d.store.Recovery().Damage {
+		d.log.Error("the journal is damaged", "what", damage)
+	}
+	if d.shm, err = openShm(c, d.store.Recovery().JournalID); err != nil {
+		return err
+	}
+	d.shm.control.StoreWritable(0) // until the group in doubt is durable
+	d.shm.control.StoreStopping(0)
+	d.limits = newLimits(c, d.shm.control)
+	return nil
+}
+
+func (d *Daemon) start(ctx context.Context) error {
+	if err := d.settle(ctx); err != nil {
+		return err
+	}
+	p, err := newPlan(d.o.Config, d.store.Catalogue())
+	if err != nil {
+		return err
+	}
+	d.ids.use(p)
+	recovery := d.store.Recovery()
+	boot, err := lane.BootID()
+	if err != nil {
+		return err
+	}
+	d.ingest = ingest.New(ingest.Options{
+		Store: d.store, Control: d.shm.control, Log: d.log, Observe: d.metrics,
+	}, p.table)
+	d.seenIngest.Store(d.ingest)
+	d.ingest.Start()
+	// Names before the first verdict under them: frames outlive the config.
+	if err := d.store.PutCatalogue(ctx, p.catalogue); err != nil {
+		return fmt.Errorf("record the config: %w", err)
+	}
+	d.plan.Store(p)
+	d.lanes = &lanes{
+		dir: filepath.Join(d.shm.dir, "lanes"), ingest: d.ingest, durable: recovery.Lanes, log: d.log,
+		owner: lane.Owner{JournalID: recovery.JournalID, BootID: boot},
+	}
+	if err := d.lanes.takeUp(recovery.Ended); err != nil {
+		return err
+	}
+	go d.beat(ctx)
+	if err := d.startDelivery(p); err != nil {
+		return err
+	}
+	d.super = supervise.New(supervise.Options{
+		Binary: d.o.Binary, Dir: d.shm.dir, JournalID: recovery.JournalID,
+		RingSize: uint64(d.o.Config.RingSize), MaxConnections: d.o.Config.HTTP.MaxConnections,
+		Lanes: d.lanes, Open: d.openFds, Log: d.log,
+		Snapshot: func() *pb.Snapshot { return d.plan.Load().snapshot },
+		Born:     d.planeBorn, Died: d.planeDied,
+	})
+	d.seenSuper.Store(d.super)
+	if err := d.super.Start(ctx); err != nil {
+		d.super = nil
+		return err
+	}
+	return d.noteListeners()
+}
+
+// settle makes the group in doubt durable; nothing is acknowledged or appended before.
+func (d *Daemon) settle(ctx context.Context) error {
+	const problem = "settle"
+	for {
+		err := d.store.Settle(ctx)
+		if err == nil {
+			d.solved(problem)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		d.problem(problem, fmt.Sprintf("the journal's last group cannot be written again: %v", err))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(settlePause):
+		}
+	}
+}
+
+func (d *Daemon) startDelivery(p *plan) error {
+	list, err := targets(p, d.o.Stdout)
+	if err != nil {
+		return err
+	}
+	d.deliver = deliver.New(deliver.Options{
+		Queue:      deliver.FromStore(d.store),
+		SourceName: func(id uint32) string { return d.store.Catalogue().SourceName(id) },
+		Outcome:    d.metrics.Attempted,
+		Log:        d.log,
+	})
+	return d.deliver.Apply(list)
+}
+
+// openFds opens what no earlier data plane had: listening sockets and doorbells.
+func (d *Daemon) openFds(ctx context.Context) (dataplane.Fds, error) {
+	c := d.o.Config
+	var fds dataplane.Fds
+	for _, l := range c.Listeners {
+		sockets, err := listen.Open(ctx, l.Address.Target, c.Workers)
+		if err != nil {
+			fds.Close()
+			return dataplane.Fds{}, err
+		}
+		fds.Listeners = append(fds.Listeners, sockets)
+	}
+	for range c.Workers {
+		request, err := lane.NewBell()
+		if err != nil {
+			fds.Close()
+			return dataplane.Fds{}, err
+		}
+		fds.RequestBells = append(fds.RequestBells, request.File())
+		reply, err := lane.NewBell()
+		if err != nil {
+			fds.Close()
+			return dataplane.Fds{}, err
+		}
+		fds.ReplyBells = append(fds.ReplyBells, reply.File())
+	}
+	return fds, nil
+}
+
+// noteListeners keeps the addresses as they are, port 0 resolved, for status and the example.
+func (d *Daemon) noteListeners() error {
+	var list []string
+	for _, sockets := range d.super.Fds().Listeners {
+		at, err := listen.Address(sockets[0])
+		if err != nil {
+			return err
+		}
+		list = append(list, at.String())
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.listen = list
+	return nil
+}
+
+// beat shows the data plane and status that the control plane runs. It decides nothing.
+func (d *Daemon) beat(ctx context.Context) {
+	tick := time.NewTicker(beatInterval)
+	defer tick.Stop()
+	for {
+		d.shm.control.StoreCPBeat(bootNow())
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Drain begins an orderly stop.
+func (d *Daemon) Drain() { d.once.Do(func() { close(d.drain) }) }
+
+// stop takes everything apart in the order in which events pass it.
+func (d *Daemon) stop() error {
+	d.stopping.Store(true)
+	d.ready.Store(false)
+	var err error
+	if d.super != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), drainGrace+5*time.Second)
+		err = d.super.Drain(ctx, drainGrace)
+		cancel()
+		d.super.Stop()
+	}
+	if d.ingest != nil {
+		d.awaitLanes()
+	}
+	if d.deliver != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), deliverGrace)
+		err = errors.Join(err, d.deliver.Stop(ctx))
+		cancel()
+	}
+	return errors.Join(err, d.close())
+}
+
+// awaitLanes waits until the drained data plane's lanes are empty and recorded as ended. What is left
+// after that is found by the next start.
+func (d *Daemon) awaitLanes() {
+	until := time.Now().Add(lanesPatience)
+	for len(d.ingest.Lanes()) > 0 && time.Now().Before(until) {
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (d *Daemon) close() error {
+	if d.ingest != nil {
+		d.ingest.Stop()
+	}
+	var err error
+	if d.store != nil {
+		err = d.store.Close()
+	}
+	if d.shm != nil {
+		d.shm.close()
+	}
+	return err
+}
+
+// Reload reads the config again and puts it in force, whole or not at all.
+func (d *Daemon) Reload(ctx context.Context) (uint32, error) {
+	d.reload.Lock()
+	defer d.reload.Unlock()
+	if !d.ready.Load() {
+		return 0, errors.New("not ready yet: try again in a moment")
+	}
+	c, err := d.o.Load()
+	if err != nil {
+		return 0, refused(err)
+	}
+	if needs := d.o.Config.NeedsRestart(c); len(needs) > 0 {
+		return 0, refused(fmt.Errorf("these keys change only with a restart: %v", needs))
+	}
+	before := d.plan.Load()
+	p, err := newPlan(c, &before.catalogue)
+	if err != nil {
+		return 0, refused(err)
+	}
+	list, err := targets(p, d.o.Stdout)
+	if err != nil {
+		return 0, refused(err)
+	}
+	if err := d.store.PutCatalogue(ctx, p.catalogue); err != nil {
+		return 0, fmt.Errorf("record the config: %w", err)
+	}
+	// Judge by the new table before the data plane routes by the new snapshot: a frame of a source
+	// that only the new one knows must find it.
+	d.plan.Store(p)
+	d.ingest.SetTable(p.table)
+	if err := d.super.Apply(ctx); err != nil {
+		d.plan.Store(before)
+		d.ingest.SetTable(before.table)
+		if errors.Is(err, dataplane.ErrRefused) {
+			return 0, refused(err)
+		}
+		return 0, err
+	}
+	d.ids.use(p)
+	d.o.Config = c
+	d.limits.configure(c)
+	if err := d.deliver.Apply(list); err != nil {
+		return 0, err
+	}
+	d.log.Info("config reloaded", "version", p.catalogue.ConfigVersion)
+	return p.catalogue.ConfigVersion, nil
+}
+
+// refused marks a fault of the operator's: the config was refused and the old one stays.
+func refused(err error) error { return fmt.Errorf("%w: %w", admin.ErrRefused, err) }
+
+func (d *Daemon) problem(key, text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.problems[key] != text {
+		d.log.Error(text)
+	}
+	d.problems[key] = text
+}
+
+func (d *Daemon) solved(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.problems, key)
+}
+
+// Arm makes this process kill itself at a fault point; for tests and game days only.
+func Arm(text string) error {
+	return faultpoint.Arm(text, func() {
+		p, err := os.FindProcess(os.Getpid())
+		if err == nil {
+			_ = p.Kill() // there is no later
+		}
+		select {}
+	})
+}

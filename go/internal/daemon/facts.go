@@ -1,0 +1,232 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"sluice/go/internal/admin"
+	"sluice/go/internal/lane"
+	"sluice/go/internal/observe"
+)
+
+// whyNotReady lists what keeps senders from being served; nothing means ready.
+func (d *Daemon) whyNotReady() []string {
+	var why []string
+	d.mu.Lock()
+	for _, problem := range d.problems {
+		why = append(why, problem)
+	}
+	d.mu.Unlock()
+	slices.Sort(why)
+	switch {
+	case d.stopping.Load():
+		why = append(why, "stopping")
+	case !d.ready.Load():
+		why = append(why, "starting")
+	}
+	if super := d.seenSuper.Load(); super != nil && d.ready.Load() {
+		if s := super.Status(); s.Problem != "" {
+			why = append(why, s.Problem)
+		}
+	}
+	space := d.store.Space()
+	if d.ready.Load() && !space.Writable {
+		why = append(why, "the journal cannot be written: senders get 503")
+	}
+	if space.Full {
+		why = append(why, fmt.Sprintf("the journal is full (%d of %d bytes): senders get 503 until "+
+			"events are delivered or the disk is grown", space.UsedBytes, space.TotalBytes))
+	}
+	return why
+}
+
+func (d *Daemon) listeners() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.listen)
+}
+
+// Listeners are the addresses that senders connect to.
+func (d *Daemon) Listeners() []string { return d.listeners() }
+
+// planeBorn begins to read the counters of a data plane.
+func (d *Daemon) planeBorn(generation uint32, path string) {
+	counters, err := lane.OpenCounters(path)
+	if err != nil {
+		d.log.Warn("no metrics of this data plane", "generation", generation, "error", err)
+		return
+	}
+	d.mu.Lock()
+	d.counters[generation] = counters
+	d.mu.Unlock()
+	d.metrics.Attach(generation, counters, d.slot)
+}
+
+// planeDied takes its last counts over and lets them go.
+func (d *Daemon) planeDied(generation uint32) {
+	d.mu.Lock()
+	counters := d.counters[generation]
+	delete(d.counters, generation)
+	d.mu.Unlock()
+	if counters != nil {
+		d.metrics.Detach(generation)
+		counters.Close()
+	}
+}
+
+// slot names the source of a slot in the counters: slots are source numbers less one.
+func (d *Daemon) slot(slot int) (observe.Slot, bool) {
+	p := d.plan.Load()
+	if p == nil {
+		return observe.Slot{}, false
+	}
+	for _, s := range p.catalogue.Sources {
+		if int(s.ID)-1 == slot {
+			found := observe.Slot{Name: s.Name, Priority: "default"}
+			if configured, ok := p.config.Source(s.Name); ok {
+				found.Priority = configured.Priority
+			}
+			return found, true
+		}
+	}
+	return observe.Slot{}, false
+}
+
+// taken sums the slots and the held requests of all living data planes.
+func (d *Daemon) taken() (inflight, held uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.counters {
+		inflight += c.Inflight()
+		held += c.Held()
+	}
+	return inflight, held
+}
+
+// adminFacts is what status shows beside the store.
+func (d *Daemon) adminFacts() admin.Facts {
+	why := d.whyNotReady()
+	recovery := d.store.Recovery()
+	f := admin.Facts{
+		Ready: len(why) == 0, Uptime: time.Since(d.began), Listeners: d.listeners(), Problems: why,
+		JournalID: recovery.JournalID, Damage: recovery.Damage,
+	}
+	f.Admission.Limit = d.shm.control.Limit()
+	f.Admission.Inflight, f.Admission.Held = d.taken()
+	f.Admission.Overloaded = d.shm.control.Overloaded() != 0
+	if super := d.seenSuper.Load(); super != nil {
+		s := super.Status()
+		f.Generation = s.Generation
+		f.DataPlane = admin.DataPlane{
+			Pid: uint32(s.Pid), Driver: s.Driver, Restarts: s.Restarts,
+		}
+	}
+	p, judged := d.plan.Load(), d.seenIngest.Load()
+	if p == nil || judged == nil {
+		return f
+	}
+	f.ConfigVersion = p.catalogue.ConfigVersion
+	for i := range p.config.Sources {
+		name := p.config.Sources[i].Name
+		tally := judged.Tally(idOf(p.catalogue.Sources, name))
+		f.Sources = append(f.Sources, admin.Source{
+			Name: name, Duplicates: tally.Duplicates.Load(),
+			Unauthorized: tally.Unauthorized.Load(), Refused: d.metrics.Shed(name),
+		})
+	}
+	for i := range p.config.Destinations {
+		f.Destinations = append(f.Destinations,
+			admin.Destination{Name: p.config.Destinations[i].Name, Breaker: "closed"})
+	}
+	return f
+}
+
+// observeFacts is what metrics show.
+func (d *Daemon) observeFacts() observe.Facts {
+	stats, space := d.store.Stats(), d.store.Space()
+	f := observe.Facts{
+		Admission: observe.Admission{
+			Limit: d.shm.control.Limit(), MaxHeld: d.shm.control.MaxHeld(),
+			HoldBudget: time.Duration(d.shm.control.HoldBudgetNS()),
+			Overloaded: d.shm.control.Overloaded() != 0,
+		},
+		Journal: observe.Journal{
+			UsedBytes: uint64(space.UsedBytes), TotalBytes: uint64(space.TotalBytes),
+			Events: stats.Events, OldestAge: age(space.Oldest),
+			Writable: space.Writable, Full: space.Full,
+			Durable: stats.Durable, Applied: stats.Applied,
+		},
+	}
+	if super := d.seenSuper.Load(); super != nil {
+		s := super.Status()
+		f.Generation, f.Restarts = s.Generation, s.Restarts
+	}
+	names := d.store.Catalogue()
+	if names == nil {
+		return f
+	}
+	f.ConfigVersion = names.ConfigVersion
+	for _, s := range stats.Destinations {
+		f.Destinations = append(f.Destinations, observe.Destination{
+			Name: names.DestinationName(s.Destination), Backlog: s.Backlog,
+			OldestAge: age(s.Oldest), Dead: s.Dead, Inflight: s.Leased,
+		})
+	}
+	judged := d.seenIngest.Load()
+	if judged == nil {
+		return f
+	}
+	f.BeltWakes = judged.BeltWakes()
+	for _, l := range judged.Lanes() {
+		f.Lanes = append(f.Lanes, observe.Lane{
+			Name: fmt.Sprintf("%x", l.ID[:4]), Used: l.Used, Capacity: l.Capacity,
+		})
+	}
+	stored := make(map[uint32]uint64)
+	for _, s := range stats.Sources {
+		stored[s.Source] = s.Accepted
+	}
+	for _, n := range names.Sources {
+		tally := judged.Tally(n.ID)
+		f.Sources = append(f.Sources, observe.Source{
+			Name: n.Name, Stored: stored[n.ID], Duplicates: tally.Duplicates.Load(),
+			Unauthorized: tally.Unauthorized.Load(), Handshakes: tally.Answered.Load(),
+		})
+	}
+	return f
+}
+
+func age(since time.Time) time.Duration {
+	if since.IsZero() {
+		return 0
+	}
+	return max(time.Since(since), 0)
+}
+
+// Limits is the admission limit with its bounds.
+func (l *limits) Limits() admin.Limits {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	algorithm := l.config.Algorithm
+	if algorithm != "fixed" {
+		algorithm = fmt.Sprintf("fixed at %d (%s is not in this version)", l.own(), algorithm)
+	}
+	return admin.Limits{
+		Algorithm: algorithm, Limit: l.control.Limit(),
+		Min: uint64(l.config.MinLimit), Max: uint64(l.config.MaxLimit), PinnedUntil: l.until,
+		MaxHeld: l.control.MaxHeld(), HoldBudget: time.Duration(l.control.HoldBudgetNS()),
+	}
+}
+
+// limiter adds what is taken to the limit.
+type limiter struct{ d *Daemon }
+
+func (l limiter) Limits() admin.Limits {
+	limits := l.d.limits.Limits()
+	limits.Inflight, limits.Held = l.d.taken()
+	return limits
+}
+
+func (l limiter) Pin(limit uint64, span time.Duration) error { return l.d.limits.set(limit, span) }
+func (l limiter) Release()                                   { l.d.limits.reset() }

@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"sluice/go/internal/admin"
+	"sluice/go/internal/observe"
+)
+
+const adminStopPatience = time.Second
+
+// serve starts the operator's side: the admin API on its socket (and its address, where one is
+// configured), and /metrics, /healthz and /readyz. What it gives ends both.
+func (d *Daemon) serve(ctx context.Context) (func(), error) {
+	c := d.o.Config
+	d.metrics = observe.New(observe.Options{
+		Version: d.o.Version, Facts: d.observeFacts, Ready: d.whyNotReady, Log: d.log,
+	})
+	service := admin.New(admin.Options{
+		Store: admin.FromStore(d.store), Facts: d.adminFacts, Limiter: limiter{d},
+		Reload: d.Reload, Drain: func() error { d.Drain(); return nil },
+		Version: d.o.Version, Log: d.log,
+	})
+	socket, err := admin.Listen(c.Admin.Socket)
+	if err != nil {
+		return nil, err
+	}
+	servers := []*grpc.Server{admin.NewUnixServer(service)}
+	listeners := []net.Listener{socket}
+	closeAll := func() {
+		for _, l := range listeners {
+			_ = l.Close() // nobody is served on it yet
+		}
+	}
+	if c.Admin.Address != "" {
+		l, err := net.Listen("tcp", c.Admin.Address)
+		if err != nil {
+			closeAll()
+			return nil, fmt.Errorf("admin.address: %w", err)
+		}
+		listeners = append(listeners, l)
+		server, err := admin.NewTCPServer(service, admin.TCP{Token: c.Admin.Token.Reveal()})
+		if err != nil {
+			closeAll()
+			return nil, err
+		}
+		servers = append(servers, server)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it serves while the rest stops
+	var serving sync.WaitGroup
+	if c.Admin.HTTP != "" {
+		l, err := net.Listen("tcp", c.Admin.HTTP)
+		if err != nil {
+			closeAll()
+			cancel()
+			return nil, fmt.Errorf("admin.http: %w", err)
+		}
+		serving.Go(func() {
+			if err := observe.Serve(ctx, l, d.metrics.Handler()); err != nil {
+				d.log.Error("metrics", "error", err)
+			}
+		})
+	}
+	for i, server := range servers {
+		serving.Go(func() {
+			if err := server.Serve(listeners[i]); err != nil {
+				d.log.Error("admin API", "error", err)
+			}
+		})
+	}
+	return func() {
+		service.Close()
+		cancel()
+		for _, server := range servers {
+			late := time.AfterFunc(adminStopPatience, server.Stop)
+			server.GracefulStop()
+			late.Stop()
+		}
+		serving.Wait()
+	}, nil
+}

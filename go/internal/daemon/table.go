@@ -1,0 +1,243 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"sluice/go/internal/config"
+	"sluice/go/internal/event"
+	"sluice/go/internal/ingest"
+	"sluice/go/internal/provider"
+	"sluice/go/internal/provider/catalogue"
+	pb "sluice/proto/sluice/v1"
+	"sluice/shm-abi/shmabi"
+)
+
+// plan is one config made ready: names with their numbers, how frames are judged, what the data plane
+// routes by.
+type plan struct {
+	config    *config.Config
+	catalogue event.Catalogue
+	table     *ingest.Table
+	snapshot  *pb.Snapshot
+	// identify finds the sender's own id of an event again, by source.
+	identify map[uint32]*provider.Identifier
+}
+
+// newPlan gives every name of a config its number: the one it had before, or a new one. Numbers are
+// never used again, and a route keeps its version while it goes to the same destinations.
+func newPlan(c *config.Config, before *event.Catalogue) (*plan, error) {
+	next := event.Catalogue{ConfigVersion: 1}
+	if before != nil {
+		next = *before
+		next.ConfigVersion++
+	}
+	next.Sources, next.Destinations = slices.Clone(next.Sources), slices.Clone(next.Destinations)
+	next.Routes = slices.Clone(next.Routes)
+	p := &plan{
+		config: c,
+		table: &ingest.Table{
+			Version: next.ConfigVersion, Sources: make(map[uint32]*ingest.Source),
+		},
+		snapshot: &pb.Snapshot{
+			ConfigVersion: next.ConfigVersion,
+			Http: &pb.HttpBounds{
+				MaxHeader: uint32(c.HTTP.MaxHeader), MaxBody: uint64(c.HTTP.MaxBody),
+				HeaderTimeoutNs:     uint64(c.HTTP.HeaderTimeout),
+				BodyTimeoutNs:       uint64(c.HTTP.BodyTimeout),
+				IdleTimeoutNs:       uint64(c.HTTP.IdleTimeout),
+				MaxConnections:      uint32(c.HTTP.MaxConnections),
+				MaxConnectionsPerIp: uint32(c.HTTP.MaxConnectionsPerIP),
+			},
+		},
+		identify: make(map[uint32]*provider.Identifier),
+	}
+	for i := range c.Sources {
+		if err := p.addSource(&c.Sources[i], &next); err != nil {
+			return nil, fmt.Errorf("source %s: %w", c.Sources[i].Name, err)
+		}
+	}
+	for i := range c.Destinations { // one that no source names has a number, too
+		numberOf(&next.Destinations, c.Destinations[i].Name)
+	}
+	p.catalogue = next
+	return p, nil
+}
+
+func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
+	id := numberOf(&names.Sources, s.Name)
+	if id > shmabi.SourcesMax {
+		return fmt.Errorf("it would be source number %d; there are %d in the life of a data directory",
+			id, shmabi.SourcesMax)
+	}
+	scheme, verifier, identifier, err := judgeOf(s)
+	if err != nil {
+		return err
+	}
+	var to []uint32
+	for _, name := range s.Deliver {
+		to = append(to, numberOf(&names.Destinations, name))
+	}
+	order, err := orderKey(s, id)
+	if err != nil {
+		return err
+	}
+	p.identify[id] = identifier
+	p.table.Sources[id] = &ingest.Source{
+		ID: id, Name: s.Name, Route: routeOf(names, id, to), Ack: ackOf(s.Acknowledge),
+		Verifier: verifier, Unverified: scheme.Unsigned(), Enforce: s.Enforce,
+		Dedup: s.Dedup, OrderKey: order,
+	}
+	p.snapshot.Sources = append(p.snapshot.Sources, &pb.Source{
+		Id: id, Slot: id - 1, Name: s.Name, Path: s.Path, Methods: s.Methods,
+		Class:       classOf(s.Priority, scheme.Contract.NeverRetries.Or(false)),
+		Acknowledge: pb.Acknowledge(ackOf(s.Acknowledge)),
+		MaxBody:     uint64(s.MaxBody), BudgetNs: uint64(budget(s.Deadline, scheme)),
+		ShedStatus: uint32(s.ShedStatus), Rate: rateOf(s.Rate), AllowFrom: prefixes(s),
+	})
+	return nil
+}
+
+// numberOf is the number of a name, a new one if it had none.
+func numberOf(list *[]event.Named, name string) uint32 {
+	highest := uint32(0)
+	for _, n := range *list {
+		if n.Name == name {
+			return n.ID
+		}
+		highest = max(highest, n.ID)
+	}
+	*list = append(*list, event.Named{ID: highest + 1, Name: name})
+	return highest + 1
+}
+
+// routeOf is the version of the route from a source to exactly these destinations, a new one if the
+// newest of the source goes elsewhere.
+func routeOf(names *event.Catalogue, source uint32, to []uint32) uint32 {
+	highest, newest := uint32(0), (*event.Route)(nil)
+	for i := range names.Routes {
+		r := &names.Routes[i]
+		highest = max(highest, r.Version)
+		if r.Source == source && (newest == nil || r.Version > newest.Version) {
+			newest = r
+		}
+	}
+	if newest != nil && slices.Equal(newest.Destinations, to) {
+		return newest.Version
+	}
+	names.Routes = append(names.Routes,
+		event.Route{Version: highest + 1, Source: source, Destinations: to})
+	return highest + 1
+}
+
+// judgeOf compiles what proves a request of the source and what names it.
+func judgeOf(s *config.Source) (
+	*provider.Scheme, *provider.Verifier, *provider.Identifier, error,
+) {
+	scheme, ok := catalogue.Lookup(s.Provider)
+	if s.Verify != nil {
+		parsed, err := catalogue.Parse(s.Verify.YAML)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		scheme, ok = parsed, true
+	}
+	if !ok {
+		return nil, nil, nil, fmt.Errorf("provider %q is not in the catalogue", s.Provider)
+	}
+	from, err := provider.ParseIDFrom(s.IDFrom.String())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var secrets []provider.Secret
+	for _, secret := range s.Secrets {
+		parsed, err := provider.ParseSecret(string(secret.Reveal()))
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("secret %s: %w", secret.Origin(), err)
+		}
+		secrets = append(secrets, parsed)
+	}
+	verifier, err := provider.Compile(scheme, secrets, provider.Options{IDFrom: from})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	identifier, err := provider.NewIdentifier(scheme, from)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return scheme, verifier, identifier, nil
+}
+
+// orderKey compiles order_by; nil is no order.
+func orderKey(s *config.Source, id uint32) (func(*provider.Request) uint64, error) {
+	switch s.OrderBy.Kind {
+	case "", "none":
+		return nil, nil
+	case "source":
+		key := ingest.HashKey(id, nil)
+		return func(*provider.Request) uint64 { return key }, nil
+	}
+	from, err := provider.ParseIDFrom(s.OrderBy.String())
+	if err != nil {
+		return nil, err
+	}
+	find, err := provider.NewIdentifier(nil, from)
+	if err != nil {
+		return nil, err
+	}
+	shared := newLocked(find)
+	return func(r *provider.Request) uint64 {
+		key := shared.identify(r)
+		if key == "" {
+			return 0
+		}
+		return ingest.HashKey(id, []byte(key))
+	}, nil
+}
+
+func ackOf(name string) shmabi.Ack {
+	switch name {
+	case "ring":
+		return shmabi.AckRing
+	case "delivered":
+		return shmabi.AckDelivered
+	}
+	return shmabi.AckDurable
+}
+
+func classOf(priority string, neverRetries bool) pb.Class {
+	switch {
+	case priority == "high":
+		return pb.Class_CLASS_HIGH
+	case priority == "low":
+		return pb.Class_CLASS_LOW
+	case neverRetries:
+		return pb.Class_CLASS_DEFAULT_NEVER_RETRIES
+	}
+	return pb.Class_CLASS_DEFAULT
+}
+
+// budget is how long after a request's first byte an answer still helps: the sender's deadline without
+// the time that its connection took and a margin for the way back. An unknown connect time counts a
+// tenth of the deadline, at most a second.
+func budget(deadline time.Duration, scheme *provider.Scheme) time.Duration {
+	const margin = 50 * time.Millisecond
+	connect := scheme.Contract.ConnectDeadline.Or(min(deadline/10, time.Second))
+	return max(deadline-connect-margin, margin)
+}
+
+func rateOf(r *config.Rate) float64 {
+	if r == nil {
+		return 0
+	}
+	return r.PerSecond()
+}
+
+func prefixes(s *config.Source) []string {
+	var list []string
+	for _, p := range s.AllowFrom {
+		list = append(list, p.String())
+	}
+	return list
+}

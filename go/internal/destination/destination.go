@@ -1,0 +1,157 @@
+// Package destination is the port through which one event is handed to whoever should have it.
+//
+// It decides neither when to try nor when to give up, keeps no queue and writes no outcome; the
+// adapters below it (http, file, stdout) each know one kind of receiver.
+package destination
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"sluice/go/internal/event"
+	"sluice/go/internal/retry"
+)
+
+// Destination takes events. Deliver may be called from many goroutines at once.
+type Destination interface {
+	// Deliver makes one attempt and says what became of it. It returns soon after ctx ends. The
+	// request and all that it points at belong to the caller again when it returns.
+	Deliver(ctx context.Context, r *Request) Result
+	// Close frees what the destination holds. No Deliver may run or follow.
+	Close() error
+}
+
+// Header is one field of the request as it came, the value without the blanks around it.
+type Header struct {
+	Name, Value []byte
+}
+
+// Request is one attempt to hand over one event: what the sender sent, byte for byte.
+type Request struct {
+	EventID    event.ID
+	Source     string
+	Attempt    int // 1 for the first
+	Method     string
+	Target     string // request target at our door, query included
+	Headers    []Header
+	Body       []byte
+	ReceivedNS int64 // ns since 1970
+}
+
+// The verdicts, under the names that adapters use.
+const (
+	Delivered = retry.Delivered
+	Retry     = retry.Retry
+	Permanent = retry.Permanent
+)
+
+// Result is what became of one attempt.
+type Result struct {
+	Kind       retry.Verdict
+	Code       int           // HTTP status; 0 where there was none
+	RetryAfter time.Duration // the destination's own wish, already capped; 0 for none
+	Err        error         // nil when delivered; names no body and no secret
+}
+
+// Delivery is the result of an attempt that reached its end.
+func Delivery(code int) Result { return Result{Kind: Delivered, Code: code} }
+
+// Failure is the result of an attempt that may pass later.
+func Failure(err error) Result { return Result{Kind: Retry, Err: err} }
+
+// Refusal is the result of an attempt that will never pass.
+func Refusal(err error) Result { return Result{Kind: Permanent, Err: err} }
+
+// Cause names what stopped the attempt where there was no answer.
+func (r Result) Cause() retry.Cause {
+	if r.Err == nil {
+		return retry.Unknown
+	}
+	return retry.CauseOf(r.Err)
+}
+
+// hopByHop are the fields that end at each hop (RFC 9110 §7.6.1), with Trailer, because no trailer
+// is passed on, and Proxy-Authorization, which is meant for the nearest proxy alone (§11.7.2).
+var hopByHop = [][]byte{
+	[]byte("Connection"),
+	[]byte("Keep-Alive"),
+	[]byte("Proxy-Authenticate"),
+	[]byte("Proxy-Authorization"),
+	[]byte("Proxy-Connection"),
+	[]byte("TE"),
+	[]byte("Trailer"),
+	[]byte("Transfer-Encoding"),
+	[]byte("Upgrade"),
+}
+
+// EndToEnd gives the fields that go on to the next hop, in order, without changing headers. Names
+// listed in a Connection field are left out as well.
+func EndToEnd(headers []Header) []Header {
+	var named [][]byte
+	for _, h := range headers {
+		if !bytes.EqualFold(h.Name, hopByHop[0]) {
+			continue
+		}
+		for option := range bytes.SplitSeq(h.Value, []byte(",")) {
+			if option = bytes.Trim(option, " \t"); len(option) > 0 {
+				named = append(named, option)
+			}
+		}
+	}
+	kept := make([]Header, 0, len(headers))
+	for _, h := range headers {
+		if !Named(h.Name, hopByHop) && !Named(h.Name, named) {
+			kept = append(kept, h)
+		}
+	}
+	return kept
+}
+
+// Named tells whether name is one of names, whatever their case.
+func Named(name []byte, names [][]byte) bool {
+	for _, n := range names {
+		if bytes.EqualFold(name, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// Check finds what would break the framing of a text protocol: such a header is ours to refuse,
+// whoever let it in.
+func (h Header) Check() error {
+	if len(h.Name) == 0 {
+		return fmt.Errorf("header without a name")
+	}
+	for _, c := range h.Name {
+		if !tokenByte[c] {
+			return fmt.Errorf("header name %q holds %q, which no name may", h.Name, c)
+		}
+	}
+	if i := bytes.IndexAny(h.Value, "\r\n\x00"); i >= 0 {
+		return fmt.Errorf("value of header %q breaks the line at byte %d", h.Name, i)
+	}
+	return nil
+}
+
+// tokenByte holds the characters of a token (RFC 9110 §5.6.2).
+var tokenByte = func() (table [256]bool) {
+	const marks = "!#$%&'*+-.^_`|~0123456789" +
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for i := range len(marks) {
+		table[marks[i]] = true
+	}
+	return table
+}()
+
+// IsToken tells whether text may stand as a method or a field name.
+func IsToken(text string) bool {
+	for i := range len(text) {
+		if !tokenByte[text[i]] {
+			return false
+		}
+	}
+	return text != ""
+}

@@ -1,0 +1,282 @@
+package catalogue
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"sluice/go/internal/provider"
+)
+
+// Parse reads one scheme. The error joins a *Fault for everything that is wrong.
+func Parse(text []byte) (*provider.Scheme, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document yaml.Node
+	if err := decoder.Decode(&document); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, &Fault{Line: 1, Text: "the scheme is empty"}
+		}
+		return nil, fmt.Errorf("scheme: %w", err)
+	}
+	var more yaml.Node
+	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, &Fault{Line: max(more.Line, 1), Text: "text behind the scheme"}
+	}
+	return ParseNode(document.Content[0])
+}
+
+// ParseNode reads one scheme out of a larger document, whose line numbers the faults then have.
+func ParseNode(node *yaml.Node) (*provider.Scheme, error) {
+	r := &report{}
+	b := r.block(node, "")
+	scheme := &provider.Scheme{Title: b.text("title")}
+	if variants := b.list("any_of"); variants != nil {
+		for i, node := range variants {
+			v := r.block(node, fmt.Sprintf("any_of[%d]", i))
+			one := variant(v)
+			one.ID = sources(v, "id")
+			v.end()
+			scheme.AnyOf = append(scheme.AnyOf, one)
+		}
+	} else {
+		scheme.AnyOf = []provider.Variant{variant(b)}
+	}
+	scheme.ID = sources(b, "id")
+	scheme.Type = sources(b, "type")
+	for i, node := range b.list("handshakes") {
+		scheme.Handshakes = append(scheme.Handshakes,
+			handshake(r.block(node, fmt.Sprintf("%s[%d]", b.at("handshakes"), i))))
+	}
+	if node := b.take("contract"); node != nil {
+		scheme.Contract = contract(r.block(node, b.at("contract")))
+	}
+	b.end()
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	if err := scheme.Check(); err != nil {
+		return nil, &Fault{Line: node.Line, Text: err.Error()}
+	}
+	return scheme, nil
+}
+
+// variant reads the keys of a variant that stand in b, and leaves end to the caller: a scheme with
+// one variant has its keys at the top.
+func variant(b *block) provider.Variant {
+	v := provider.Variant{
+		Signature:    value(b, "signature", provider.ParseSource),
+		KeyID:        value(b, "key_id", provider.ParseSource),
+		BodyHash:     value(b, "body_hash", provider.ParseSource),
+		MaxAge:       value(b, "max_age", parseDuration),
+		Legacy:       value(b, "legacy", parseBool),
+		UnsignedBody: value(b, "unsigned_body", parseBool),
+	}
+	if node := b.take("items"); node != nil {
+		items := b.block(node, b.at("items"))
+		v.Items.Separator = value(items, "separator", parseByte)
+		v.Items.Assign = value(items, "assign", parseByte)
+		items.end()
+	}
+	if nodes := b.list("proofs"); nodes != nil {
+		for i, node := range nodes {
+			p := b.block(node, fmt.Sprintf("%s[%d]", b.at("proofs"), i))
+			v.Proofs = append(v.Proofs, proof(p))
+			p.end()
+		}
+	} else {
+		v.Proofs = []provider.Proof{proof(b)}
+	}
+	for i, node := range b.list("content") {
+		v.Content = append(v.Content, part(b, follow(node), fmt.Sprintf("%s[%d]", b.at("content"), i)))
+	}
+	if node := b.take("timestamp"); node != nil {
+		t := b.block(node, b.at("timestamp"))
+		v.Timestamp = provider.Timestamp{
+			From:       value(t, "from", provider.ParseSource),
+			Format:     value(t, "format", provider.ParseTimeFormat),
+			Tolerance:  value(t, "tolerance", parseDuration),
+			JSONString: value(t, "json_string", parseBool),
+		}
+		t.end()
+	}
+	for _, node := range b.list("components") {
+		v.Components = append(v.Components, node.Value)
+	}
+	v.Require = matches(b, "require")
+	return v
+}
+
+func proof(b *block) provider.Proof {
+	p := provider.Proof{
+		Label:      b.text("label"),
+		Algorithm:  value(b, "algorithm", provider.ParseAlgorithm),
+		Encoding:   value(b, "encoding", provider.ParseEncoding),
+		Prefix:     b.text("prefix"),
+		PrefixFold: value(b, "prefix_fold", parseBool),
+	}
+	if node := b.take("key"); node != nil {
+		k := b.block(node, b.at("key"))
+		p.Key = provider.KeyForm{
+			Prefix:         k.text("prefix"),
+			PrefixRequired: value(k, "prefix_required", parseBool),
+			PrefixRefused:  value(k, "prefix_refused", parseBool),
+			Encoding:       value(k, "encoding", provider.ParseKeyEncoding),
+			Role:           k.text("role"),
+		}
+		k.end()
+	}
+	return p
+}
+
+var partWords = map[string]provider.PartKind{
+	"body": provider.PartBody, "method": provider.PartMethod, "url": provider.PartURL,
+	"target": provider.PartTarget, "timestamp": provider.PartTimestamp,
+	"form": provider.PartForm, "url-with-port": provider.PartURLWithPort,
+	"url-without-port": provider.PartURLWithoutPort,
+}
+
+func part(b *block, node *yaml.Node, path string) provider.Part {
+	if node.Kind == yaml.MappingNode {
+		m := b.block(node, path)
+		p := provider.Part{Kind: provider.PartLiteral, Literal: m.text("literal")}
+		m.end()
+		return p
+	}
+	if kind, known := partWords[node.Value]; known {
+		return provider.Part{Kind: kind}
+	}
+	source, err := provider.ParseSource(node.Value)
+	if err != nil {
+		b.add(node.Line, path, err.Error()+
+			", or body, form, method, url, url-with-port, url-without-port, target, timestamp, "+
+			"or {literal: TEXT}")
+	}
+	return provider.Part{Kind: provider.PartSource, Source: source}
+}
+
+func sources(b *block, key string) []provider.Source {
+	var list []provider.Source
+	for i, node := range b.list(key) {
+		source, err := provider.ParseSource(follow(node).Value)
+		if err != nil {
+			b.add(node.Line, fmt.Sprintf("%s[%d]", b.at(key), i), err.Error())
+		}
+		list = append(list, source)
+	}
+	return list
+}
+
+func matches(b *block, key string) []provider.Match {
+	var list []provider.Match
+	for i, node := range b.list(key) {
+		m := b.block(node, fmt.Sprintf("%s[%d]", b.at(key), i))
+		list = append(list, provider.Match{
+			From:   value(m, "from", provider.ParseSource),
+			Equals: m.text("equals"),
+			Media:  m.text("media"),
+			Absent: value(m, "absent", parseBool),
+			Secret: m.text("secret"),
+		})
+		m.end()
+	}
+	return list
+}
+
+var answerWords = []struct {
+	word string
+	kind provider.AnswerKind
+}{{"echo", provider.Echo}, {"echo_json", provider.EchoJSON}, {"echo_hmac", provider.EchoHMAC}}
+
+func handshake(b *block) provider.Handshake {
+	h := provider.Handshake{
+		Name:        b.text("name"),
+		Method:      b.text("method"),
+		Signed:      value(b, "signed", parseBool),
+		Match:       matches(b, "match"),
+		Status:      value(b, "status", parseNumber),
+		ContentType: b.text("content_type"),
+	}
+	if node := b.take("headers"); node != nil {
+		fields := b.block(node, b.at("headers"))
+		for _, key := range fields.keys {
+			h.Headers = append(h.Headers, [2]string{key.Value, fields.text(key.Value)})
+		}
+	}
+	for i, node := range b.list("body") {
+		p := b.block(node, fmt.Sprintf("%s[%d]", b.at("body"), i))
+		answer := provider.AnswerPart{Kind: provider.AnswerLiteral, Literal: p.text("literal")}
+		for _, word := range answerWords {
+			if source := value(p, word.word, provider.ParseSource); source.Name != "" {
+				answer = provider.AnswerPart{Kind: word.kind, From: source}
+			}
+		}
+		p.end()
+		h.Body = append(h.Body, answer)
+	}
+	b.end()
+	return h
+}
+
+func contract(b *block) provider.Contract {
+	c := provider.Contract{
+		Deadline:            fact(b, "deadline", parseDuration),
+		ConnectDeadline:     fact(b, "connect_deadline", parseDuration),
+		SuccessStatus:       fact(b, "success_status", parseNumber),
+		EmptySuccess:        fact(b, "empty_success", parseBool),
+		ShedStatus:          fact(b, "shed_status", parseNumber),
+		NeverRetries:        fact(b, "never_retries", parseBool),
+		Retries:             fact(b, "retries", parseNumber),
+		RetryWindow:         fact(b, "retry_window", parseDuration),
+		HonoursRetryAfter:   fact(b, "honours_retry_after", parseBool),
+		DisableAfter:        fact(b, "disable_after", parseNumber),
+		ProbesBadSignatures: fact(b, "probes_bad_signatures", parseBool),
+		Redelivers:          fact(b, "redelivers", parseBool),
+	}
+	if node := b.take("drop_statuses"); node != nil {
+		f := b.block(node, b.at("drop_statuses"))
+		for _, node := range f.list("value") {
+			status, err := parseNumber(node.Value)
+			if err != nil {
+				b.add(node.Line, b.at("drop_statuses"), err.Error())
+			}
+			c.DropStatuses.Value = append(c.DropStatuses.Value, status)
+		}
+		c.DropStatuses.Source, c.DropStatuses.Verified = evidence(f)
+		f.end()
+	}
+	for _, node := range b.list("methods") {
+		c.Methods = append(c.Methods, node.Value)
+	}
+	b.end()
+	return c
+}
+
+// fact reads {value, source, verified}. A fact without a source is no fact.
+func fact[T time.Duration | int | bool](
+	b *block, key string, parse func(string) (T, error),
+) provider.Fact[T] {
+	node := b.take(key)
+	if node == nil {
+		return provider.Fact[T]{}
+	}
+	f := b.block(node, b.at(key))
+	result := provider.Fact[T]{Value: value(f, "value", parse)}
+	if f.values["value"] == nil {
+		b.add(node.Line, b.at(key), "value is missing")
+	}
+	result.Source, result.Verified = evidence(f)
+	f.end()
+	return result
+}
+
+func evidence(f *block) (source string, verified bool) {
+	source, verified = f.text("source"), value(f, "verified", parseBool)
+	if source == "" {
+		f.add(f.line, f.path, "source is missing")
+	}
+	return source, verified
+}

@@ -1,0 +1,344 @@
+package catalogue_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/go/internal/provider"
+	"sluice/go/internal/provider/catalogue"
+)
+
+func lookup(t testing.TB, name string) *provider.Scheme {
+	t.Helper()
+	scheme, found := catalogue.Lookup(name)
+	if !found {
+		t.Fatalf("no profile %s", name)
+	}
+	return scheme
+}
+
+func compile(t testing.TB, name string, secrets ...string) *provider.Verifier {
+	t.Helper()
+	var list []provider.Secret
+	for _, text := range secrets {
+		secret, err := provider.ParseSecret(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, secret)
+	}
+	verifier, err := provider.Compile(lookup(t, name), list, provider.Options{})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return verifier
+}
+
+func compileKey(t testing.TB, name string, secret provider.Secret) *provider.Verifier {
+	t.Helper()
+	verifier, err := provider.Compile(lookup(t, name), []provider.Secret{secret}, provider.Options{})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return verifier
+}
+
+var testSeed = bytes.Repeat([]byte{7}, ed25519.SeedSize)
+
+// keyPair is a secret to sign with and the one to verify with.
+type keyPair struct{ sign, verify provider.Secret }
+
+func shared(s provider.Secret) keyPair { return keyPair{s, s} }
+
+// keysFor are test secrets in the forms that the profile takes.
+func keysFor(name string) []keyPair {
+	public, _ := ed25519.NewKeyFromSeed(testSeed).Public().(ed25519.PublicKey)
+	standard := shared(provider.Secret{Value: "whsec_dGhpcyBpcyBhIHRlc3Qga2V5IG9ubHk="})
+	edwards := keyPair{
+		provider.Secret{Value: "whsk_" + base64.StdEncoding.EncodeToString(testSeed)},
+		provider.Secret{Value: "whpk_" + base64.StdEncoding.EncodeToString(public)},
+	}
+	plain := shared(provider.Secret{Value: "k3y-for-tests"})
+	if name == "rfc9421" {
+		return []keyPair{shared(provider.Secret{Value: "dGVzdA=="})}
+	}
+	switch name {
+	case "standard-webhooks", "svix":
+		return []keyPair{standard, edwards}
+	case "gitlab":
+		return []keyPair{standard, plain}
+	case "discord":
+		return []keyPair{{
+			provider.Secret{Value: hex.EncodeToString(testSeed)},
+			provider.Secret{Value: hex.EncodeToString(public)},
+		}}
+	case "box":
+		return []keyPair{shared(provider.Secret{Value: "a", Role: "primary"}),
+			shared(provider.Secret{Value: "b", Role: "secondary"})}
+	case "pusher":
+		return []keyPair{shared(provider.Secret{Value: "s", KeyID: "app"})}
+	case "basic-auth":
+		return []keyPair{shared(provider.Secret{User: "u", Password: "p:w"})}
+	}
+	return []keyPair{plain}
+}
+
+// coversBody is false where the sender proves only that it knows a token.
+func coversBody(name string, pair keyPair) bool {
+	return !slices.Contains([]string{"telegram", "basic-auth", "okta", "none"}, name) &&
+		(name != "gitlab" || strings.HasPrefix(pair.sign.Value, "whsec_"))
+}
+
+func TestWhatIsSignedVerifiesAndWhatIsChangedDoesNot(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 2))
+	now := time.UnixMilli(1767237945123)
+	signed := 0
+	for _, name := range catalogue.Names() {
+		scheme := lookup(t, name)
+		for _, pair := range keysFor(name) {
+			body := []byte(`{"webhookTimestamp":1767237945123,"id":"evt_1","n":[1,2]}`)
+			fields, err := provider.Sign(scheme, pair.sign, &provider.SignRequest{
+				Method: "POST", Target: "/in?x=1", URL: "https://hooks.example.test/in?x=1",
+				Body: body, Now: now, ID: "evt-1", Type: "made",
+			})
+			if errors.Is(err, provider.ErrNotSignable) || name == "mailgun" || name == "sendgrid" {
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			signed++
+			verifier, err := provider.Compile(scheme, []provider.Secret{pair.verify}, provider.Options{})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			r := &provider.Request{
+				Method: []byte("POST"), Target: []byte("/in?x=1"),
+				URL:  []byte("https://hooks.example.test/in?x=1"),
+				Body: body, Headers: fields, ReceivedNS: now.UnixNano(),
+			}
+			if got := verifier.Verify(r); got.Outcome != provider.OK {
+				t.Errorf("%s: signed, but %s (%s)", name, got.Outcome, got.Detail)
+			}
+			if !coversBody(name, pair) {
+				continue
+			}
+			for at := range body {
+				bit := byte(1) << random.IntN(8)
+				body[at] ^= bit
+				if got := verifier.Verify(r); got.Outcome != provider.BadSignature {
+					t.Errorf("%s: byte %d changed: %s", name, at, got.Outcome)
+				}
+				body[at] ^= bit
+			}
+		}
+	}
+	if signed < 35 {
+		t.Errorf("only %d senders were signed for", signed)
+	}
+}
+
+func TestTheIDIsTheOneThatIsSigned(t *testing.T) {
+	for _, v := range readVectors(t, "testdata/signatures/svix.json") {
+		if !strings.HasSuffix(v.ID, "mixed-names-disagree") {
+			continue
+		}
+		verifier, err := provider.Compile(lookup(t, "standard-webhooks"), v.secrets(), v.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := verifier.Verify(v.request(t))
+		if got.Outcome != provider.OK || string(got.EventID) != "msg_2LPbLIYBnNRqHnBx0AT3hGbXKFf" {
+			t.Errorf("%s %q", got.Outcome, got.EventID)
+		}
+		return
+	}
+	t.Fatal("the vector is gone")
+}
+
+func TestIDsAndTypesOfTheCatalogue(t *testing.T) {
+	for _, test := range []struct {
+		name, body string
+		headers    []string
+		id, kind   string
+	}{
+		{"github", "{}", []string{"X-GitHub-Delivery", "72d3162e", "X-GitHub-Event", "push"},
+			"72d3162e", "push"},
+		{"stripe", `{"object":"event","id":"evt_1","type":"charge.succeeded"}`, nil,
+			"evt_1", "charge.succeeded"},
+		{"shopify", "{}", []string{"X-Shopify-Webhook-Id", "w", "X-Shopify-Event-Id", "e"}, "e", ""},
+		{"slack", `{"event":{"type":"message"},"type":"event_callback","event_id":"Ev1"}`, nil,
+			"Ev1", "message"},
+		{"slack", "payload=%7B%7D", nil, "", ""},
+		{"gitlab", "{}", []string{"X-Gitlab-Event-UUID", "u", "X-Gitlab-Event", "Push Hook"},
+			"u", "Push Hook"},
+		{"gitlab", "{}", []string{"X-Gitlab-Event-UUID", "u", "Idempotency-Key", "i"}, "i", ""},
+		{"telegram", `{"update_id":10000}`, nil, "10000", ""},
+		{"none", `{"id":"x"}`, nil, "", ""},
+	} {
+		identifier, err := provider.NewIdentifier(lookup(t, test.name), provider.IDFrom{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &provider.Request{Body: []byte(test.body)}
+		for pair := range slices.Chunk(test.headers, 2) {
+			r.Headers = append(r.Headers, provider.Field{Name: []byte(pair[0]), Value: []byte(pair[1])})
+		}
+		if id, kind := identifier.Identify(r); string(id) != test.id || string(kind) != test.kind {
+			t.Errorf("%s %s: %q %q", test.name, test.body, id, kind)
+		}
+	}
+}
+
+func TestContractsOfTheCatalogue(t *testing.T) {
+	for name, want := range map[string]time.Duration{
+		"github": 10 * time.Second, "shopify": 5 * time.Second, "slack": 3 * time.Second,
+		"gitlab": 10 * time.Second, "standard-webhooks": 15 * time.Second, "stripe": 0,
+	} {
+		if got := lookup(t, name).Contract.Deadline.Value; got != want {
+			t.Errorf("%s: deadline %v", name, got)
+		}
+	}
+	github := lookup(t, "github").Contract
+	if !github.NeverRetries.Value || !github.NeverRetries.Verified || !github.Redelivers.Value {
+		t.Errorf("%+v", github)
+	}
+	if got := lookup(t, "pagerduty").Contract.ShedStatus.Or(503); got != 429 {
+		t.Errorf("pagerduty is shed with %d", got)
+	}
+	if lookup(t, "meta").Contract.Deadline.Verified {
+		t.Error("a guess is called verified")
+	}
+	if got := lookup(t, "meta").Methods(); !slices.Equal(got, []string{"GET", "POST"}) {
+		t.Errorf("meta takes %q", got)
+	}
+	for _, name := range catalogue.Names() {
+		if lookup(t, name).Unsigned() != (name == "none") {
+			t.Errorf("%s: unsigned", name)
+		}
+		_, err := provider.Compile(lookup(t, name), nil, provider.Options{})
+		if (err == nil) != (name == "none") {
+			t.Errorf("%s without a secret: %v", name, err)
+		}
+	}
+}
+
+func TestTheHMACPathOfTheCatalogueAllocatesNothing(t *testing.T) {
+	body := `{"type":"event_callback","x":[1,"a\u0041"],"event":{"type":"message"},"event_id":"Ev1",` +
+		`"id":"evt_1","pad":"` + strings.Repeat("p", 900) + `"}`
+	for _, name := range []string{
+		"github", "gitlab", "paddle", "shopify", "slack", "standard-webhooks", "stripe", "svix",
+	} {
+		for _, pair := range keysFor(name) {
+			if strings.HasPrefix(pair.verify.Value, "whpk_") {
+				continue // Ed25519 is not of this path.
+			}
+			fields, err := provider.Sign(lookup(t, name), pair.sign, &provider.SignRequest{
+				Method: "POST", Body: []byte(body), Now: clock, ID: "msg_1", Type: "made",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := compileKey(t, name, pair.verify)
+			r := &provider.Request{Body: []byte(body), Headers: fields, ReceivedNS: clock.UnixNano()}
+			if got := v.Verify(r); got.Outcome != provider.OK {
+				t.Fatalf("%s: %s", name, got.Outcome)
+			}
+			if n := testing.AllocsPerRun(100, func() { v.Verify(r) }); n != 0 {
+				t.Errorf("%s: %v allocations", name, n)
+			}
+		}
+	}
+}
+
+func FuzzVerify(f *testing.F) {
+	names := catalogue.Names()
+	verifiers := map[string]*provider.Verifier{}
+	for i, name := range names {
+		var secrets []provider.Secret
+		for _, pair := range keysFor(name) {
+			secrets = append(secrets, pair.verify)
+		}
+		v, err := provider.Compile(lookup(f, name), secrets, provider.Options{KeepUnusable: true})
+		if err != nil {
+			f.Fatal(err)
+		}
+		verifiers[name] = v
+		f.Add(uint8(i), []byte("X-Sig: 1\n"), []byte(`{"id":1}`), "/in?challenge=x&hub.mode=subscribe",
+			int64(0))
+	}
+	for _, name := range []string{
+		"stripe", "standard-webhooks", "slack", "docusign", "github", "rfc9421", "twilio", "box",
+	} {
+		for _, v := range readVectors(f, "testdata/signatures/"+name+".json") {
+			var lines []byte
+			for _, h := range v.Headers {
+				lines = append(lines, h[0]+": "+h[1]+"\n"...)
+			}
+			if body := v.body(f); len(body) < 4096 {
+				f.Add(uint8(slices.Index(names, name)), lines, body, "/in", v.Now)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, which uint8, lines, body []byte, target string, at int64) {
+		name := names[int(which)%len(names)]
+		fields, err := provider.ParseHeaders(lines)
+		if err != nil {
+			return
+		}
+		r := &provider.Request{
+			Method: []byte("POST"), Target: []byte(target), URL: []byte("https://x.test" + target),
+			Body: body, Headers: fields, ReceivedNS: at,
+		}
+		got := verifiers[name].Verify(r)
+		if again := verifiers[name].Clone().Verify(r); again.Outcome != got.Outcome {
+			t.Fatalf("%s: %s, then %s", name, got.Outcome, again.Outcome)
+		}
+		if coversBody(name, keyPair{}) && got.Outcome == provider.OK && got.Response == nil &&
+			!slices.ContainsFunc(fields, func(f provider.Field) bool {
+				return strings.EqualFold(string(f.Name), "X-Gitlab-Token")
+			}) {
+			t.Fatalf("%s: forged with %q", name, lines)
+		}
+	})
+}
+
+func BenchmarkVerifyGitHub1KB(b *testing.B) {
+	body := bytes.Repeat([]byte("x"), 1024)
+	secret := provider.Secret{Value: "k3y-for-tests"}
+	fields, err := provider.Sign(lookup(b, "github"), secret, &provider.SignRequest{
+		Method: "POST", Body: body, ID: "72d3162e-cc78-11e3-81ab-4c9367dc0958", Type: "push",
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	// The fields that come along with every request of this sender.
+	for _, name := range []string{
+		"Host", "User-Agent", "Accept", "Content-Type", "Content-Length", "X-GitHub-Hook-ID",
+		"X-GitHub-Hook-Installation-Target-ID",
+		"X-GitHub-Hook-Installation-Target-Type", "X-Hub-Signature",
+	} {
+		fields = append(fields, provider.Field{Name: []byte(name), Value: []byte("value")})
+	}
+	r := &provider.Request{Method: []byte("POST"), Body: body, Headers: fields}
+	verifier := compile(b, "github", "k3y-for-tests")
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if verifier.Verify(r).Outcome != provider.OK {
+			b.Fatal("refused")
+		}
+	}
+}

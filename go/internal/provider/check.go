@@ -1,0 +1,288 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Check finds what is wrong with a scheme before any request meets it: fields that contradict each
+// other, and forms that would protect less than they seem to.
+func (s *Scheme) Check() error {
+	if len(s.AnyOf) == 0 {
+		return errors.New("the scheme has no way to verify")
+	}
+	for i := range s.AnyOf {
+		if err := s.AnyOf[i].check(); err != nil {
+			if len(s.AnyOf) > 1 {
+				return fmt.Errorf("any_of[%d]: %w", i, err)
+			}
+			return err
+		}
+	}
+	for _, source := range slices.Concat(s.ID, s.Type) {
+		if err := source.checkIdentity(); err != nil {
+			return err
+		}
+	}
+	for i := range s.Handshakes {
+		if err := s.Handshakes[i].check(); err != nil {
+			return fmt.Errorf("handshake %q: %w", s.Handshakes[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func (s Source) checkIdentity() error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if s.Kind != SourceHeader && s.Kind != SourceJSON && s.Kind != SourceQuery {
+		return fmt.Errorf("an id or type comes from header, json or query, not from %s", s)
+	}
+	return nil
+}
+
+func (v *Variant) check() error {
+	for _, source := range v.ID {
+		if err := source.checkIdentity(); err != nil {
+			return err
+		}
+	}
+	if err := v.checkProofs(); err != nil {
+		return err
+	}
+	if a := v.Proofs[0].Algorithm; a == None || a == MessageSignature {
+		return nil
+	}
+	if err := v.Signature.check(); err != nil {
+		return fmt.Errorf("signature: %w", err)
+	}
+	if v.Signature.Kind == SourceItem {
+		return errors.New("signature: an item is a part of the signature field, not its place")
+	}
+	if v.Signature.Kind == SourceNumbered && v.Items != (Items{}) {
+		return errors.New("items: a numbered family has one signature a field")
+	}
+	if v.KeyID.Kind != SourceNone {
+		if err := v.KeyID.check(); err != nil {
+			return fmt.Errorf("key_id: %w", err)
+		}
+	}
+	for _, match := range v.Require {
+		if err := match.check(); err != nil {
+			return fmt.Errorf("require: %w", err)
+		}
+		if match.Secret != "" {
+			return errors.New("require: a secret is for handshakes only")
+		}
+	}
+	if err := v.checkTimestamp(); err != nil {
+		return fmt.Errorf("timestamp: %w", err)
+	}
+	return v.checkContent()
+}
+
+func (v *Variant) checkProofs() error {
+	if len(v.Proofs) == 0 {
+		return errors.New("algorithm is missing")
+	}
+	labels := map[string]bool{}
+	signs := v.Proofs[0].Algorithm.signsText()
+	for i := range v.Proofs {
+		p := &v.Proofs[i]
+		if p.Algorithm < None || p.Algorithm > Token {
+			return errors.New("algorithm is missing")
+		}
+		if p.Algorithm == None && (len(v.Proofs) > 1 || v.Signature.Kind != SourceNone) {
+			return errors.New("algorithm none stands alone")
+		}
+		if p.Algorithm == None {
+			return nil
+		}
+		if p.Algorithm == MessageSignature {
+			if len(v.Proofs) > 1 || v.Signature.Kind != SourceNone || len(v.Content) > 0 {
+				return errors.New("algorithm rfc9421 stands alone, with components and max_age")
+			}
+			return nil
+		}
+		if len(v.Components) > 0 || v.MaxAge != 0 {
+			return errors.New("components and max_age are for rfc9421")
+		}
+		if p.Algorithm.signsText() != signs {
+			return errors.New("a token and a signature do not share one field")
+		}
+		if p.Algorithm == KeyedSHA256 && !v.Legacy {
+			return errors.New("algorithm keyed-sha256 can be forged by extension, say legacy: true")
+		}
+		if p.Encoding < Hex || p.Encoding > EncodingText {
+			return errors.New("encoding is missing")
+		}
+		if p.Encoding == EncodingText && p.Algorithm != Token {
+			return errors.New("encoding text is for tokens only")
+		}
+		if (p.Algorithm == ECDSAP256) != (p.Key.Encoding == KeySPKI) {
+			return errors.New("key encoding spki belongs to ecdsa-p256-sha256")
+		}
+		if labels[p.Label] {
+			return fmt.Errorf("label %q stands twice", p.Label)
+		}
+		labels[p.Label] = true
+	}
+	switch {
+	case v.Items.Assign != 0 && v.Items.Separator == 0:
+		return errors.New("items: assign needs a separator")
+	case v.Items.Assign != 0 && v.Items.Assign == v.Items.Separator:
+		return errors.New("items: assign and separator are the same")
+	case v.Items.Assign != 0 && labels[""]:
+		return errors.New("label is missing: with labelled items each proof has one")
+	case v.Items.Assign == 0 && (len(v.Proofs) > 1 || !labels[""]):
+		return errors.New("label needs items with assign")
+	}
+	return nil
+}
+
+func (v *Variant) checkTimestamp() error {
+	t := v.Timestamp
+	if t.From.Kind == SourceNone {
+		if t.Format != TimeNone || t.Tolerance != 0 {
+			return errors.New("from is missing")
+		}
+		return nil
+	}
+	if err := v.checkSource(t.From); err != nil {
+		return err
+	}
+	switch {
+	case t.Format < UnixSeconds || t.Format > RFC3339:
+		return errors.New("format is missing")
+	case t.Tolerance < 0:
+		return errors.New("tolerance is negative")
+	case t.JSONString && t.From.Kind != SourceJSON:
+		return errors.New("json_string is for a time in the body")
+	}
+	return nil
+}
+
+func (v *Variant) checkSource(s Source) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if s.Kind == SourceItem && v.Items.Assign == 0 {
+		return fmt.Errorf("%s needs items with assign", s)
+	}
+	if s.Kind == SourceNumbered {
+		return fmt.Errorf("%s: only a signature comes from a numbered family", s)
+	}
+	return nil
+}
+
+func (v *Variant) checkContent() error {
+	if !v.Proofs[0].Algorithm.signsText() {
+		if len(v.Content) > 0 || v.Timestamp.From.Kind != SourceNone {
+			return errors.New("content: a token signs nothing, so neither content nor timestamp " +
+				"would be protected")
+		}
+		return nil
+	}
+	body, timed, signsURL := false, false, false
+	for i, part := range v.Content {
+		switch part.Kind {
+		case PartBody, PartForm:
+			body = true
+		case PartURL, PartURLWithPort, PartURLWithoutPort:
+			signsURL = true
+		case PartTimestamp:
+			if v.Timestamp.From.Kind == SourceNone {
+				return errors.New("content: timestamp is not configured")
+			}
+			timed = true
+		case PartSource:
+			if err := v.checkSource(part.Source); err != nil {
+				return fmt.Errorf("content[%d]: %w", i, err)
+			}
+			timed = timed || part.Source == v.Timestamp.From
+		case PartLiteral, PartMethod, PartTarget:
+		default:
+			return fmt.Errorf("content[%d]: part is not set", i)
+		}
+	}
+	if v.BodyHash.Kind != SourceNone {
+		if v.BodyHash.Kind != SourceQuery || v.BodyHash.Name == "" || !signsURL {
+			return errors.New("body_hash: it is a parameter of the query of a signed URL")
+		}
+		body = true
+	}
+	if !body && !v.UnsignedBody {
+		return errors.New("content: body is missing; " +
+			"if the sender does not sign it say unsigned_body: true")
+	}
+	timed = timed || body && v.Timestamp.From.Kind == SourceJSON
+	if v.Timestamp.Tolerance > 0 && !timed {
+		return errors.New("timestamp: it is not part of the content, so anybody could change it")
+	}
+	return nil
+}
+
+func (m *Match) check() error {
+	if err := m.From.check(); err != nil {
+		return err
+	}
+	if m.From.Kind == SourceItem || m.From.Kind == SourceNumbered {
+		return fmt.Errorf("%s cannot be matched", m.From)
+	}
+	used := 0
+	for _, set := range []bool{m.Absent, m.Equals != "", m.Media != "", m.Secret != ""} {
+		if set {
+			used++
+		}
+	}
+	if used > 1 {
+		return errors.New("equals, media, absent and secret exclude each other")
+	}
+	return nil
+}
+
+func (h *Handshake) check() error {
+	if h.Status < 200 || h.Status > 299 {
+		return errors.New("status is not between 200 and 299")
+	}
+	if h.Method != "" {
+		if err := checkName(h.Method); err != nil {
+			return fmt.Errorf("method: %w", err)
+		}
+	}
+	if len(h.Match) == 0 {
+		return errors.New("match is missing")
+	}
+	for i := range h.Match {
+		if err := h.Match[i].check(); err != nil {
+			return fmt.Errorf("match[%d]: %w", i, err)
+		}
+	}
+	for _, pair := range h.Headers {
+		if err := checkName(pair[0]); err != nil {
+			return fmt.Errorf("headers: %w", err)
+		}
+	}
+	for i, part := range h.Body {
+		switch part.Kind {
+		case AnswerLiteral:
+			continue
+		case EchoHMAC:
+			if !h.Signed {
+				return fmt.Errorf("body[%d]: an HMAC is given to signed requests only", i)
+			}
+		case Echo, EchoJSON:
+		default:
+			return fmt.Errorf("body[%d]: part is not set", i)
+		}
+		if err := part.From.check(); err != nil {
+			return fmt.Errorf("body[%d]: %w", i, err)
+		}
+		if part.From.Kind == SourceItem || part.From.Kind == SourceNumbered {
+			return fmt.Errorf("body[%d]: %s cannot be repeated", i, part.From)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,388 @@
+package provider
+
+import (
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"errors"
+	"hash"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options adapt a scheme to one source.
+type Options struct {
+	// Tolerance replaces the scheme's own if it is not nil; below zero no time is judged.
+	Tolerance *time.Duration
+	// IDFrom says where the id of an event comes from; the zero value is the provider's own.
+	IDFrom IDFrom
+	// Components must be covered by a message signature (RFC 9421), next to the scheme's own.
+	Components []string
+	// AllowLegacy judges the variants that the scheme calls legacy too.
+	AllowLegacy bool
+	// KeepUnusable takes secrets that can never match, none at all, or a tolerance where no time is
+	// signed, and makes no error of it. For looking into a request by hand; nothing passes more
+	// easily.
+	KeepUnusable bool
+}
+
+// program is the compiled scheme. It does not change and is shared by the clones of a Verifier.
+type program struct {
+	names      []string // header names in lower case, one for each slot
+	variants   []variant
+	keys       []key
+	keysOf     [][2]int // for each variant, the range of its keys
+	roles      []roleSecret
+	id         []place
+	kinds      []place
+	handshakes []handshakeRule
+	unsigned   bool // some handshake rule runs before the proof
+	signed     bool // some handshake rule runs after the proof
+	hashBody   bool
+	itemsMax   int
+	partsMax   int
+}
+
+type roleSecret struct {
+	name  string
+	value []byte
+}
+
+type variant struct {
+	*Variant
+	signature place
+	numbered  string // the family's prefix in lower case
+	items     []string
+	parts     []part
+	time      place
+	timed     bool
+	tolerance time.Duration // below zero: not judged
+	keyID     place
+	require   []matchRule
+	// components must be covered by a message signature.
+	components []string
+	id         []place
+	noProof    string
+	badForm    string
+}
+
+type part struct {
+	kind    PartKind
+	literal []byte
+	from    place
+}
+
+// place is a compiled source, with the words for our log.
+type place struct {
+	kind    SourceKind
+	slot    int
+	pointer pointer
+	name    string
+
+	missing, twice, blank string
+}
+
+// Verifier judges the requests of one source. It belongs to one goroutine.
+type Verifier struct {
+	program *program
+	slots   []slot
+	items   []slot
+	keys    []keyState
+	parts   [][]byte
+	message []byte
+	digest  hash.Hash // for ECDSA
+	sum     [sha512.Size]byte
+	decoded [signatureTextMax]byte
+	idText  [2 * sha256.Size]byte
+}
+
+type slot struct {
+	value []byte
+	count int
+}
+
+// keyState is the part of a key that changes while it is used.
+type keyState struct {
+	*key
+	mac   hash.Hash
+	sum   [sha512.Size]byte
+	size  int
+	fresh bool
+}
+
+// Compile checks the scheme and the secrets and makes a Verifier of them. A secret that fits no
+// proof of the scheme is an error that names its index, as is a scheme left without any.
+func Compile(s *Scheme, secrets []Secret, o Options) (*Verifier, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	if o.Tolerance != nil && *o.Tolerance >= 0 && !s.timed() && !o.KeepUnusable {
+		return nil, errors.New("a tolerance is set, but this sender signs no time")
+	}
+	b := builder{program: &program{}}
+	for i := range s.AnyOf {
+		if !s.AnyOf[i].Legacy || o.AllowLegacy {
+			b.variant(&s.AnyOf[i], o)
+		}
+	}
+	if len(b.variants) == 0 {
+		return nil, errors.New("the scheme is legacy and allow_legacy is not set")
+	}
+	b.handshakes(s.Handshakes)
+	b.identity(s, o.IDFrom)
+	if err := b.secrets(s, secrets, o.KeepUnusable); err != nil {
+		return nil, err
+	}
+	return newVerifier(b.program), nil
+}
+
+func (s *Scheme) timed() bool {
+	for i := range s.AnyOf {
+		if s.AnyOf[i].Timestamp.From.Kind != SourceNone || s.AnyOf[i].MaxAge > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Clone makes a Verifier for another goroutine.
+func (v *Verifier) Clone() *Verifier { return newVerifier(v.program) }
+
+func newVerifier(p *program) *Verifier {
+	v := &Verifier{
+		program: p,
+		slots:   make([]slot, len(p.names)),
+		items:   make([]slot, p.itemsMax),
+		keys:    make([]keyState, len(p.keys)),
+		parts:   make([][]byte, 0, p.partsMax),
+	}
+	for i := range p.keys {
+		k := &v.keys[i]
+		k.key = &p.keys[i]
+		if k.raw == nil {
+			continue
+		}
+		if p.algorithm(i) == KeyedSHA256 {
+			k.mac = &prefixHash{Hash: sha256.New(), key: k.raw}
+			continue
+		}
+		k.mac = hmac.New(p.algorithm(i).hash(), k.raw)
+		// The first Reset after use keeps the state of the keyed pads, so it happens here.
+		k.mac.Reset()
+		k.mac.Sum(k.sum[:0])
+		k.mac.Reset()
+	}
+	for i := range p.keys {
+		if p.keys[i].weierstrass != nil {
+			v.digest = sha256.New()
+		}
+	}
+	return v
+}
+
+func (p *program) algorithm(key int) Algorithm {
+	for i, span := range p.keysOf {
+		if key >= span[0] && key < span[1] {
+			return p.variants[i].Proofs[p.keys[key].proof].Algorithm
+		}
+	}
+	return None
+}
+
+// prefixHash is the plain hash of key and text.
+type prefixHash struct {
+	hash.Hash
+	key []byte
+}
+
+func (h *prefixHash) Reset() {
+	h.Hash.Reset()
+	h.Write(h.key)
+}
+
+func (a Algorithm) hash() func() hash.Hash {
+	switch a {
+	case HMACSHA1:
+		return sha1.New
+	case HMACSHA384:
+		return sha512.New384
+	case HMACSHA512:
+		return sha512.New
+	}
+	return sha256.New
+}
+
+type builder struct{ *program }
+
+var errUnused = errors.New("is used by nothing")
+
+func (b *builder) place(s Source, v *variant) place {
+	p := place{kind: s.Kind, name: s.Name}
+	p.missing, p.twice, p.blank = s.String()+" is missing", s.String()+" comes twice",
+		s.String()+" is blank"
+	switch s.Kind {
+	case SourceHeader:
+		p.slot = register(&b.names, strings.ToLower(s.Name))
+	case SourceItem:
+		p.slot = register(&v.items, s.Name)
+		b.itemsMax = max(b.itemsMax, len(v.items))
+	case SourceJSON:
+		// Check has parsed the same text.
+		p.pointer, _ = parsePointer(s.Name)
+	}
+	return p
+}
+
+// register is the position of name in list, which gets it if it is new.
+func register(list *[]string, name string) int {
+	for i, have := range *list {
+		if have == name {
+			return i
+		}
+	}
+	*list = append(*list, name)
+	return len(*list) - 1
+}
+
+func (b *builder) variant(data *Variant, o Options) {
+	v := variant{Variant: data, tolerance: max(data.Timestamp.Tolerance, data.MaxAge)}
+	v.components = slices.Concat(data.Components, o.Components)
+	if v.tolerance == 0 {
+		v.tolerance = -1
+	}
+	if o.Tolerance != nil {
+		v.tolerance = *o.Tolerance
+	}
+	v.signature = b.place(data.Signature, &v)
+	v.numbered = strings.ToLower(data.Signature.Name)
+	v.noProof = "no configured secret fits " + data.Signature.String()
+	v.badForm = data.Signature.String() + " has not the form of a signature"
+	if v.timed = data.Timestamp.From.Kind != SourceNone; v.timed {
+		v.time = b.place(data.Timestamp.From, &v)
+	}
+	if data.KeyID.Kind != SourceNone {
+		v.keyID = b.place(data.KeyID, &v)
+	}
+	for _, p := range data.Content {
+		compiled := part{kind: p.Kind, literal: []byte(p.Literal)}
+		if p.Kind == PartSource {
+			compiled.from = b.place(p.Source, &v)
+		}
+		v.parts = append(v.parts, compiled)
+	}
+	for _, match := range data.Require {
+		v.require = append(v.require, matchRule{match, b.place(match.From, &v)})
+	}
+	if o.IDFrom.kind == idProvider {
+		for _, source := range data.ID {
+			v.id = append(v.id, b.place(source, &v))
+		}
+	}
+	b.partsMax = max(b.partsMax, len(v.parts))
+	b.variants = append(b.variants, v)
+}
+
+func (b *builder) handshakes(rules []Handshake) {
+	for i := range rules {
+		rule := handshakeRule{Handshake: &rules[i]}
+		for _, match := range rule.Match {
+			rule.match = append(rule.match, matchRule{match, b.place(match.From, nil)})
+		}
+		for _, p := range rule.Body {
+			rule.body = append(rule.body, b.place(p.From, nil))
+		}
+		b.signed = b.signed || rule.Signed
+		b.unsigned = b.unsigned || !rule.Signed
+		b.program.handshakes = append(b.program.handshakes, rule)
+	}
+}
+
+func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error {
+	roles := map[string]bool{}
+	for _, rule := range s.Handshakes {
+		for _, match := range rule.Match {
+			roles[match.Secret] = match.Secret != ""
+		}
+	}
+	named := func(secret Secret) bool { return roles[secret.Role] }
+	if !slices.ContainsFunc(secrets, named) {
+		b.anyRole(roles, secrets)
+	}
+	fits := make([]error, len(secrets))
+	for i, secret := range secrets {
+		fits[i] = errUnused
+		if roles[secret.Role] {
+			if fits[i] = nil; secret.Value == "" {
+				fits[i] = errors.New("is empty")
+			} else {
+				b.roles = append(b.roles, roleSecret{secret.Role, []byte(secret.Value)})
+			}
+		}
+	}
+	for i := range b.variants {
+		first := len(b.keys)
+		for j := range secrets {
+			if !roles[secrets[j].Role] {
+				fits[j] = b.keysFor(&b.variants[i], j, secrets[j], fits[j])
+			}
+		}
+		b.keysOf = append(b.keysOf, [2]int{first, len(b.keys)})
+	}
+	if keepUnusable || s.Unsigned() {
+		return nil
+	}
+	for i, err := range fits {
+		if err != nil {
+			return &SecretError{Index: i, Reason: err.Error()}
+		}
+	}
+	if len(b.keys) == 0 {
+		return ErrNoSecret
+	}
+	return nil
+}
+
+// anyRole lets every secret play a role that none was given: a source with a single secret uses it
+// for the handshake too.
+func (b *builder) anyRole(roles map[string]bool, secrets []Secret) {
+	for name, used := range roles {
+		for _, secret := range secrets {
+			if used && secret.Value != "" {
+				b.roles = append(b.roles, roleSecret{name, []byte(secret.Value)})
+			}
+		}
+	}
+}
+
+// keysFor adds the keys that one secret makes in one variant. The result is nil once the secret
+// fits anywhere, and otherwise every reason why it does not.
+func (b *builder) keysFor(v *variant, index int, secret Secret, before error) error {
+	fit := before == nil
+	var reasons []string
+	if !fit && before != errUnused {
+		reasons = append(reasons, before.Error())
+	}
+	for i := range v.Proofs {
+		p := &v.Proofs[i]
+		if p.Algorithm == None {
+			continue
+		}
+		k, err := newKey(p, secret)
+		if err == nil && v.KeyID.Kind != SourceNone && secret.KeyID == "" {
+			err = errors.New("has no key_id, by which the sender names it")
+		}
+		if err == nil {
+			k.secret, k.proof = index, i
+			b.keys = append(b.keys, k)
+			fit = true
+		} else if !slices.Contains(reasons, err.Error()) {
+			reasons = append(reasons, err.Error())
+		}
+	}
+	if fit {
+		return nil
+	}
+	return errors.New(strings.Join(reasons, "; "))
+}

@@ -1,0 +1,129 @@
+package provider
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+type idKind uint8
+
+const (
+	idProvider idKind = iota
+	idSource
+	idBody
+	idNone
+)
+
+// IDFrom says where the id of an event comes from. The zero value is the provider's own id.
+type IDFrom struct {
+	kind   idKind
+	source Source
+}
+
+// ParseIDFrom reads provider, header:NAME, json:/POINTER, body-sha256 or none.
+func ParseIDFrom(text string) (IDFrom, error) {
+	switch text {
+	case "provider":
+		return IDFrom{}, nil
+	case "body-sha256":
+		return IDFrom{kind: idBody}, nil
+	case "none":
+		return IDFrom{kind: idNone}, nil
+	}
+	if strings.HasPrefix(text, "header:") || strings.HasPrefix(text, "json:") {
+		source, err := ParseSource(text)
+		return IDFrom{kind: idSource, source: source}, err
+	}
+	return IDFrom{}, fmt.Errorf(
+		"%q is no place of an id, want provider, header:NAME, json:/POINTER, body-sha256 or none", text)
+}
+
+func (f IDFrom) String() string {
+	switch f.kind {
+	case idSource:
+		return f.source.String()
+	case idBody:
+		return "body-sha256"
+	case idNone:
+		return "none"
+	}
+	return "provider"
+}
+
+func (b *builder) identity(s *Scheme, from IDFrom) {
+	switch from.kind {
+	case idProvider:
+		for _, source := range s.ID {
+			b.id = append(b.id, b.place(source, nil))
+		}
+	case idSource:
+		b.id = append(b.id, b.place(from.source, nil))
+	case idBody:
+		b.hashBody = true
+	}
+	for _, source := range s.Type {
+		b.kinds = append(b.kinds, b.place(source, nil))
+	}
+}
+
+// identify reads the id and the type of an event. If own is not empty the id is there or nowhere.
+func (v *Verifier) identify(r *Request, own []place) (id, kind []byte) {
+	switch {
+	case v.program.hashBody:
+		sum := sha256.Sum256(r.Body)
+		hex.Encode(v.idText[:], sum[:])
+		id = v.idText[:]
+	case len(own) > 0:
+		id = v.first(r, own)
+	default:
+		id = v.first(r, v.program.id)
+	}
+	return id, v.first(r, v.program.kinds)
+}
+
+// first is the first value that is there. One that comes twice or is too long ends the search: two
+// senders' ideas of the id differ, and taking the wrong one would drop an event as a duplicate.
+func (v *Verifier) first(r *Request, places []place) []byte {
+	for i := range places {
+		value, state := v.read(r, &places[i])
+		switch {
+		case state == present && len(value) <= idMax:
+			return value
+		case state == present, state == repeated:
+			return nil
+		}
+	}
+	return nil
+}
+
+// Identifier reads ids and values out of requests without judging them, for requests that are
+// trusted already. It belongs to one goroutine.
+type Identifier struct{ v *Verifier }
+
+// NewIdentifier makes an Identifier for a scheme, which may be nil if from is not the provider.
+func NewIdentifier(s *Scheme, from IDFrom) (*Identifier, error) {
+	if s == nil {
+		s = &Scheme{}
+	}
+	for _, source := range slices.Concat(s.ID, s.Type) {
+		if err := source.checkIdentity(); err != nil {
+			return nil, err
+		}
+	}
+	b := builder{program: &program{}}
+	b.identity(s, from)
+	return &Identifier{newVerifier(b.program)}, nil
+}
+
+// Clone makes an Identifier for another goroutine.
+func (i *Identifier) Clone() *Identifier { return &Identifier{i.v.Clone()} }
+
+// Identify reads the id and the type; nil is none. Both are good until the memory of the request
+// goes or the Identifier is used again.
+func (i *Identifier) Identify(r *Request) (id, kind []byte) {
+	i.v.gather(r)
+	return i.v.identify(r, nil)
+}

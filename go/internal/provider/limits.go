@@ -1,0 +1,28 @@
+package provider
+
+// Named bounds of the judge. Each keeps a hostile request from costing more than an honest one.
+const (
+	// candidatesMax is how many signatures one field may offer. Senders that rotate keys offer two.
+	candidatesMax = 16
+	// numberedMax is the highest suffix of a numbered header family, and so its candidates.
+	numberedMax = 100
+	// signatureTextMax is the longest text of one encoded signature or token.
+	signatureTextMax = 1024
+	// pointerTextMax and pointerDepthMax bound a JSON pointer, which an operator writes.
+	pointerTextMax  = 256
+	pointerDepthMax = 16
+	// nestingMax bounds the depth of a JSON value that a scan goes through.
+	nestingMax = 512
+	// idMax is the longest id or type of an event; a longer one is taken as none.
+	idMax = 256
+	// echoMax bounds what a handshake may make us repeat.
+	echoMax = 1024
+	// handshakeBodyMax is the longest body in which a handshake is looked for.
+	handshakeBodyMax = 16 << 10
+	// componentsMax is how many components a message signature may cover.
+	componentsMax = 64
+	// formBodyMax is the longest body whose parameters are signed one by one.
+	formBodyMax = 64 << 10
+	// messageKeep is the scratch memory that a Verifier keeps between requests.
+	messageKeep = 64 << 10
+)

@@ -1,0 +1,242 @@
+package provider
+
+import (
+	"bytes"
+	"crypto/ecdh"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Secret is what sender and receiver agreed on, in the text form in which the sender shows it.
+// It never prints.
+type Secret struct {
+	Value string
+	// KeyID is the name by which a request refers to this secret.
+	KeyID string
+	// User and Password are the parts of HTTP Basic credentials.
+	User, Password string
+	// URL is where a certificate stands, for schemes that name theirs by URL.
+	URL string
+	// Role tells secrets with different duties apart, such as primary, secondary, verify_token.
+	Role string
+	// Type says what Value is where that cannot be seen: hmac-b64, hmac-hex, ed25519-public.
+	Type string
+}
+
+// ParseSecret reads a literal, or a JSON object where a secret has parts:
+// {"key_id","value"}, {"user","password"}, {"url","value"}, {"role","value"}.
+func ParseSecret(text string) (Secret, error) {
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		return Secret{Value: text}, nil
+	}
+	var parts struct {
+		Type     string `json:"type"`
+		Value    string `json:"value"`
+		KeyID    string `json:"key_id"`
+		User     string `json:"user"`
+		Password string `json:"password"`
+		URL      string `json:"url"`
+		Role     string `json:"role"`
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	// The errors of the decoder may quote the text, so they are not passed on.
+	if decoder.Decode(&parts) != nil {
+		return Secret{}, errors.New("the secret begins with { but is no JSON object of the parts " +
+			"value, key_id, user, password, url, role")
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return Secret{}, errors.New("the secret has text behind its JSON object")
+	}
+	return Secret{
+		Value: parts.Value, KeyID: parts.KeyID, User: parts.User, Password: parts.Password,
+		URL: parts.URL, Role: parts.Role, Type: parts.Type,
+	}, nil
+}
+
+const redacted = "[secret]"
+
+// String hides the secret.
+func (Secret) String() string { return redacted }
+
+// GoString hides the secret from %#v.
+func (Secret) GoString() string { return redacted }
+
+// Format hides the secret from every verb.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
+
+// LogValue hides the secret from slog.
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalText hides the secret from encoders.
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// ErrNoSecret says that a scheme that needs a secret has none.
+var ErrNoSecret = errors.New("no secret is configured, so nothing could ever pass")
+
+// SecretError says which of the configured secrets cannot be used, and why, without quoting it.
+type SecretError struct {
+	Index  int
+	Reason string
+}
+
+func (e *SecretError) Error() string { return fmt.Sprintf("secret %d %s", e.Index, e.Reason) }
+
+// key is the material of one secret for one proof. It does not change after Compile.
+type key struct {
+	secret, proof int
+	id            []byte
+	raw           []byte // HMAC key
+	token         [sha256.Size]byte
+	edwards       ed25519.PublicKey
+	weierstrass   *ecdsa.PublicKey
+	rsa           *rsa.PublicKey
+	message       string // the algorithm's name in RFC 9421
+}
+
+// bytes takes the key out of the text of the secret.
+func (f KeyForm) bytes(secret Secret) ([]byte, error) {
+	if f.Role != "" && f.Role != secret.Role {
+		return nil, fmt.Errorf("has not the role %s", f.Role)
+	}
+	if f.Encoding == KeyBasic {
+		switch {
+		case secret.User == "" || secret.Password == "":
+			return nil, errors.New("needs a user and a password")
+		case strings.Contains(secret.User, ":"):
+			return nil, errors.New("has a user with a colon, which HTTP Basic cannot carry")
+		}
+		return []byte(secret.User + ":" + secret.Password), nil
+	}
+	if secret.Value == "" {
+		return nil, errors.New("is empty")
+	}
+	text, had := strings.CutPrefix(secret.Value, f.Prefix)
+	had = had && f.Prefix != ""
+	switch {
+	case f.PrefixRefused && had:
+		return nil, fmt.Errorf("begins with %s", f.Prefix)
+	case f.PrefixRequired && !had:
+		return nil, fmt.Errorf("does not begin with %s", f.Prefix)
+	}
+	return f.Encoding.decode(text)
+}
+
+func (e KeyEncoding) decode(text string) ([]byte, error) {
+	var raw []byte
+	var err error
+	switch e {
+	case KeyHex:
+		raw, err = hex.DecodeString(text)
+		err = reason(err, "is not hex")
+	case KeyBase64:
+		raw, err = base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+		err = reason(err, "is not base64")
+	case KeySPKI:
+		if block, _ := pem.Decode([]byte(text)); block != nil {
+			raw = block.Bytes
+			break
+		}
+		raw, err = base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+		err = reason(err, "is neither base64 nor PEM")
+	default:
+		raw = []byte(text)
+	}
+	if err == nil && len(raw) == 0 {
+		err = errors.New("is empty")
+	}
+	return raw, err
+}
+
+// reason replaces err, which may quote the secret.
+func reason(err error, text string) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(text)
+}
+
+// newKey makes the key of secret for a proof, or says why it does not fit.
+func newKey(p *Proof, secret Secret) (key, error) {
+	if p.Algorithm == MessageSignature {
+		return newMessageKey(secret)
+	}
+	raw, err := p.Key.bytes(secret)
+	if err != nil {
+		return key{}, err
+	}
+	k := key{id: []byte(secret.KeyID)}
+	switch p.Algorithm {
+	case Token:
+		k.token = sha256.Sum256(raw)
+	case Ed25519:
+		if len(raw) != ed25519.PublicKeySize {
+			return key{}, fmt.Errorf("is no Ed25519 public key: %d bytes, want 32", len(raw))
+		}
+		if smallOrder(raw) {
+			return key{}, errors.New("is an Ed25519 point of small order, under which anything verifies")
+		}
+		k.edwards = ed25519.PublicKey(raw)
+	case ECDSAP256:
+		public, err := x509.ParsePKIXPublicKey(raw)
+		point, ok := public.(*ecdsa.PublicKey)
+		if err != nil || !ok || point.Curve != elliptic.P256() {
+			return key{}, errors.New("is no SubjectPublicKeyInfo of a P-256 key")
+		}
+		k.weierstrass = point
+	default:
+		k.raw = raw
+	}
+	return k, nil
+}
+
+// smallOrder tells whether the point has an order that divides 8. It goes over to Curve25519 by
+// u = (1+y)/(1-y), where the standard library refuses such points.
+func smallOrder(public []byte) bool {
+	little := bytes.Clone(public)
+	little[31] &= 0x7f
+	slices.Reverse(little)
+	prime := new(big.Int).Lsh(big.NewInt(1), 255)
+	prime.Sub(prime, big.NewInt(19))
+	y := new(big.Int).SetBytes(little)
+	y.Mod(y, prime)
+	below := new(big.Int).Sub(big.NewInt(1), y)
+	below.Mod(below, prime)
+	if below.Sign() == 0 {
+		return true // y = 1 is the neutral element, which has no u.
+	}
+	u := new(big.Int).Add(big.NewInt(1), y)
+	u.Mul(u, below.ModInverse(below, prime)).Mod(u, prime)
+	var text [32]byte
+	u.FillBytes(text[:])
+	slices.Reverse(text[:])
+	scalar := sha256.Sum256(public)
+	private, err := ecdh.X25519().NewPrivateKey(scalar[:])
+	if err != nil {
+		return true
+	}
+	point, err := ecdh.X25519().NewPublicKey(text[:])
+	if err != nil {
+		return true
+	}
+	_, err = private.ECDH(point)
+	return err != nil
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

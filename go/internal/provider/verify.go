@@ -1,0 +1,249 @@
+package provider
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+)
+
+// Verify judges one request. It allocates nothing for HMAC and token schemes unless the request is
+// a handshake or an id in the body has escapes. The slices of the verdict are good until the memory
+// of the request goes or the Verifier is used again.
+func (v *Verifier) Verify(r *Request) Verdict {
+	v.gather(r)
+	if v.program.unsigned {
+		if response := v.answer(r, false, nil); response != nil {
+			return Verdict{Outcome: OK, Secret: -1, Response: response}
+		}
+	}
+	best := Verdict{Outcome: MissingHeader, Secret: -1}
+	for i := range v.program.variants {
+		c, span := &v.program.variants[i], v.program.keysOf[i]
+		keys := v.keys[span[0]:span[1]]
+		if len(keys) == 0 && len(v.keys) > 0 {
+			continue // No secret is of this kind.
+		}
+		outcome, matched, detail := v.judge(r, c, keys)
+		if outcome == OK {
+			return v.accept(r, c, matched)
+		}
+		if best.Detail == "" || rank(outcome) > rank(best.Outcome) {
+			best.Outcome, best.Detail = outcome, detail
+		}
+	}
+	return best
+}
+
+// rank orders the outcomes of alternatives: the one that came furthest is the one to tell.
+func rank(o Outcome) int {
+	switch o {
+	case Expired:
+		return 3
+	case BadSignature:
+		return 2
+	case Malformed:
+		return 1
+	}
+	return 0
+}
+
+func (v *Verifier) accept(r *Request, c *variant, matched *keyState) Verdict {
+	verdict := Verdict{Outcome: OK, Secret: -1}
+	if matched != nil {
+		verdict.Secret = matched.secret
+	}
+	if v.program.signed {
+		if verdict.Response = v.answer(r, true, matched); verdict.Response != nil {
+			return verdict
+		}
+	}
+	verdict.EventID, verdict.EventType = v.identify(r, c.id)
+	return verdict
+}
+
+// judge holds one variant against the request.
+func (v *Verifier) judge(r *Request, c *variant, keys []keyState) (Outcome, *keyState, string) {
+	if c.Proofs[0].Algorithm == None {
+		return OK, nil, ""
+	}
+	if c.Proofs[0].Algorithm == MessageSignature {
+		return v.judgeMessage(r, c, keys)
+	}
+	var field []byte
+	if c.signature.kind != SourceNumbered {
+		value, outcome, detail := v.need(r, &c.signature)
+		if outcome != OK {
+			return outcome, nil, detail
+		}
+		field = value
+	}
+	clear(v.items)
+	if c.Items.Assign != 0 {
+		v.splitItems(c, field)
+	}
+	var timeText, keyID []byte
+	if outcome, detail := v.prepare(r, c, &timeText, &keyID); outcome != OK {
+		return outcome, nil, detail
+	}
+	t := trial{v: v, c: c, keys: keys, keyID: keyID}
+	switch {
+	case c.signature.kind == SourceNumbered:
+		t.numbered(r)
+	case c.Items.Separator != 0:
+		t.items(field)
+	default:
+		t.candidate(0, field)
+	}
+	switch {
+	case t.repeated:
+		return Malformed, nil, c.signature.twice
+	case t.matched != nil && !c.bodyFits(r):
+		return BadSignature, nil, "the body has not the hash in " + c.BodyHash.Name
+	case t.matched != nil:
+		outcome, detail := v.judgeTime(r, c, timeText)
+		return outcome, t.matched, detail
+	case t.seen == 0 && c.signature.kind == SourceNumbered:
+		return MissingHeader, nil, c.signature.missing
+	case t.wellFormed == 0 || t.seen > candidatesMax && c.signature.kind != SourceNumbered:
+		return Malformed, nil, c.badForm
+	}
+	return BadSignature, nil, c.noProof
+}
+
+// splitItems fills the item slots of the variant from the labels of the signature field.
+func (v *Verifier) splitItems(c *variant, field []byte) {
+	if len(c.items) == 0 {
+		return
+	}
+	for rest := field; len(rest) > 0; {
+		var label, value []byte
+		label, value, rest = c.Items.next(rest)
+		for i, name := range c.items {
+			if string(label) == name {
+				if v.items[i].count++; v.items[i].count == 1 {
+					v.items[i].value = value
+				}
+			}
+		}
+	}
+}
+
+// next cuts the first item off. An item without Assign has no label.
+func (it Items) next(field []byte) (label, value, rest []byte) {
+	item := field
+	if at := bytes.IndexByte(field, it.Separator); at >= 0 {
+		item, rest = field[:at], field[at+1:]
+	}
+	item = trimBlank(item)
+	if it.Assign == 0 {
+		return nil, item, rest
+	}
+	at := bytes.IndexByte(item, it.Assign)
+	if at < 0 {
+		return nil, nil, rest
+	}
+	return item[:at], item[at+1:], rest
+}
+
+// prepare reads everything but the signature and leaves the signed text in v.parts.
+func (v *Verifier) prepare(r *Request, c *variant, timeText, keyID *[]byte) (Outcome, string) {
+	for i := range v.keys {
+		v.keys[i].fresh = false
+	}
+	for i := range c.require {
+		if !v.matches(r, &c.require[i]) {
+			if _, outcome, detail := v.need(r, &c.require[i].from); outcome != OK &&
+				!c.require[i].Absent {
+				return outcome, detail
+			}
+			return Malformed, c.require[i].from.name + " has not the required value"
+		}
+	}
+	var outcome Outcome
+	var detail string
+	// A time in the body is read after the proof: the body of a stranger is not parsed.
+	if c.timed && c.time.kind != SourceJSON {
+		if *timeText, outcome, detail = v.need(r, &c.time); outcome != OK {
+			return outcome, detail
+		}
+		if _, ok := c.Timestamp.Format.parse(*timeText); !ok {
+			return Malformed, "the timestamp has not its form"
+		}
+	}
+	if c.keyID.kind != SourceNone {
+		if *keyID, outcome, detail = v.need(r, &c.keyID); outcome != OK {
+			return outcome, detail
+		}
+	}
+	v.parts = v.parts[:0]
+	for i := range c.parts {
+		p := &c.parts[i]
+		text := p.literal
+		switch p.kind {
+		case PartBody:
+			text = r.Body
+		case PartMethod:
+			text = r.Method
+		case PartTarget:
+			text = r.Target
+		case PartURL:
+			if text = r.URL; len(text) == 0 {
+				return Malformed, "the scheme signs the URL and the public URL is not known"
+			}
+		case PartForm, PartURLWithPort, PartURLWithoutPort:
+			made, ok := p.kind.derived(string(r.URL), r.Body)
+			if !ok {
+				return Malformed, "URL or body have not the form that is signed"
+			}
+			text = made
+		case PartTimestamp:
+			if text = *timeText; c.time.kind == SourceJSON {
+				text, outcome, detail = v.need(r, &c.time)
+			}
+		case PartSource:
+			text, outcome, detail = v.need(r, &p.from)
+		}
+		if outcome != OK {
+			return outcome, detail
+		}
+		v.parts = append(v.parts, text)
+	}
+	return OK, ""
+}
+
+// bodyFits holds the body against the hash in the signed URL, if the scheme has one.
+func (c *variant) bodyFits(r *Request) bool {
+	if c.BodyHash.Kind == SourceNone {
+		return true
+	}
+	text, state := readQuery(r.URL, c.BodyHash.Name)
+	sum := sha256.Sum256(r.Body)
+	var want [2 * sha256.Size]byte
+	hex.Encode(want[:], sum[:])
+	return state == present && subtle.ConstantTimeCompare(want[:], text) == 1
+}
+
+// judgeTime holds the signed time against the time of receipt, after the proof.
+func (v *Verifier) judgeTime(r *Request, c *variant, text []byte) (Outcome, string) {
+	if !c.timed {
+		return OK, ""
+	}
+	if c.time.kind == SourceJSON {
+		raw, kind := c.time.pointer.find(r.Body)
+		if kind != jsonNumber && !(kind == jsonString && c.Timestamp.JSONString) {
+			return Malformed, "the timestamp in the body is missing or of another kind"
+		}
+		if text = raw; kind == jsonString {
+			text = unquote(raw)
+		}
+	}
+	sent, ok := c.Timestamp.Format.parse(text)
+	if !ok {
+		return Malformed, "the timestamp has not its form"
+	}
+	if c.tolerance >= 0 && !c.Timestamp.Format.within(sent, r.ReceivedNS, c.tolerance) {
+		return Expired, "the timestamp is further from now than the tolerance"
+	}
+	return OK, ""
+}

@@ -1,0 +1,179 @@
+package retry
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+// Verdict is what one attempt made of a delivery.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Delivered Verdict = 1 + iota // the destination took it
+	Retry                        // it may pass later
+	Permanent                    // it will never pass: a dead letter at once
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case Delivered:
+		return "delivered"
+	case Retry:
+		return "retry"
+	case Permanent:
+		return "permanent"
+	}
+	return fmt.Sprintf("verdict(%d)", uint8(v))
+}
+
+// Status judges an HTTP status.
+//
+//	2xx            delivered
+//	408 425 429    retry: the destination itself says "later"
+//	other 4xx      permanent: the same bytes get the same answer; the dead letter can be replayed
+//	5xx            retry
+//	3xx            retry: redirects are never followed (the body and its signature were meant for
+//	               the configured URL), and most appear while a destination is being moved or
+//	               guarded by a login page; an acknowledged event is not given up for that
+//	1xx, others    retry: no final answer was given
+func Status(code int) Verdict {
+	switch {
+	case code >= 200 && code <= 299:
+		return Delivered
+	case code == 408 || code == 425 || code == 429:
+		return Retry
+	case code >= 400 && code <= 499:
+		return Permanent
+	default:
+		return Retry
+	}
+}
+
+// Cause names why an attempt got no answer. None of them is permanent: names, certificates,
+// processes and networks come back, and an event that was acknowledged waits for them.
+type Cause uint8
+
+// The causes, in the order in which an attempt meets them.
+const (
+	Unknown     Cause = iota
+	Local             // this host ran out of something (descriptors, ports, memory)
+	DNS               // the name did not resolve
+	Refused           // nobody listens there
+	Unreachable       // no route to it
+	TLS               // the handshake failed or the certificate does not hold
+	Timeout           // no answer in time
+	Reset             // the connection was reset
+	Closed            // the connection was closed before the whole answer
+	Protocol          // the answer is not HTTP, or out of bounds
+	Cancelled         // we ended the attempt ourselves; says nothing about the destination
+)
+
+func (c Cause) String() string {
+	switch c {
+	case Unknown:
+		return "unknown"
+	case Local:
+		return "local"
+	case DNS:
+		return "dns"
+	case Refused:
+		return "refused"
+	case Unreachable:
+		return "unreachable"
+	case TLS:
+		return "tls"
+	case Timeout:
+		return "timeout"
+	case Reset:
+		return "reset"
+	case Closed:
+		return "closed"
+	case Protocol:
+		return "protocol"
+	case Cancelled:
+		return "cancelled"
+	}
+	return fmt.Sprintf("cause(%d)", uint8(c))
+}
+
+// ErrProtocol is wrapped by an adapter whose destination answered what cannot be understood.
+var ErrProtocol = errors.New("answer not understood")
+
+// CauseOf finds the cause in an error chain of the standard library's network packages.
+func CauseOf(err error) Cause {
+	if errors.Is(err, context.Canceled) {
+		return Cancelled
+	}
+	if errors.Is(err, ErrProtocol) {
+		return Protocol
+	}
+	// Before Timeout: a slow resolver is the resolver's fault, not the destination's.
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return DNS
+	}
+	if isTLS(err) {
+		return TLS
+	}
+	for _, row := range errnoCauses {
+		if errors.Is(err, row.errno) {
+			return row.cause
+		}
+	}
+	var timeout net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return Timeout
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return Timeout
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return Closed
+	}
+	return Unknown
+}
+
+var errnoCauses = []struct {
+	errno syscall.Errno
+	cause Cause
+}{
+	{syscall.ECONNREFUSED, Refused},
+	{syscall.ECONNRESET, Reset},
+	{syscall.EPIPE, Reset},
+	{syscall.ECONNABORTED, Reset},
+	{syscall.EHOSTUNREACH, Unreachable},
+	{syscall.ENETUNREACH, Unreachable},
+	{syscall.EHOSTDOWN, Unreachable},
+	{syscall.ENETDOWN, Unreachable},
+	{syscall.ETIMEDOUT, Timeout},
+	{syscall.EMFILE, Local},
+	{syscall.ENFILE, Local},
+	{syscall.ENOBUFS, Local},
+	{syscall.ENOMEM, Local},
+	{syscall.EADDRNOTAVAIL, Local},
+}
+
+func isTLS(err error) bool {
+	var (
+		record    tls.RecordHeaderError
+		alert     tls.AlertError
+		verify    *tls.CertificateVerificationError
+		authority x509.UnknownAuthorityError
+		hostname  x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		op        *net.OpError
+	)
+	// crypto/tls reports an alert of either side as an operation of this name.
+	if errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error") {
+		return true
+	}
+	return errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &verify) ||
+		errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid)
+}

@@ -1,0 +1,20 @@
+// Package supervise keeps a data plane running: it adopts one that outlived an earlier control plane,
+// starts one where there is none, replaces one that died, and drains the last one at the end.
+//
+// It reads no lane and judges no frame; lanes are handed to whoever serves them through a port.
+//
+// # States of a generation
+//
+//	started ──hello, snapshot──▶ accepting ──drain──▶ draining ──▶ dead
+//	   └──── not ready in time ───▶ killed                           │
+//	                              lanes drained as orphans ◀─────────┘
+//
+// One generation accepts at a time. Its number only grows; its listening sockets and doorbells belong
+// to this package and go to each generation in turn, so that a crash closes no listening socket: new
+// connections wait in the accept queue for the milliseconds that a new process takes.
+//
+// # What a crash leaves
+//
+// A data plane that goes on under its last snapshot, its gRPC socket, and a second socket that hands
+// its descriptors to the next control plane.
+package supervise

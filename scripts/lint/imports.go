@@ -29,14 +29,17 @@ var layers = []layer{
 	}},
 	{name: "adapters", imports: []string{"faces", "pure"}, packages: []string{
 		"go/internal/config", "go/internal/dataplane", "go/internal/destination",
-		"go/internal/lane", "go/internal/store",
+		"go/internal/doctor", "go/internal/lane", "go/internal/listen", "go/internal/observe",
+		"go/internal/provider/catalogue", "go/internal/store",
 	}},
 	{name: "services", imports: []string{"faces", "pure", "adapters"}, packages: []string{
 		"go/internal/admin", "go/internal/deliver", "go/internal/ingest",
 		"go/internal/reconcile", "go/internal/supervise", "go/internal/tune",
 	}},
-	{name: "cmd", packages: []string{"go/cmd"},
+	{name: "daemon", packages: []string{"go/internal/daemon"},
 		imports: []string{"faces", "pure", "adapters", "services"}},
+	{name: "cmd", packages: []string{"go/cmd"},
+		imports: []string{"faces", "pure", "adapters", "services", "daemon"}},
 	{name: "e2e", packages: []string{"go/e2e"},
 		imports: []string{"faces", "pure", "adapters", "services"}},
 	{name: "tools", packages: []string{"shm-abi/gen", "bench/run", "scripts/lint"}},
@@ -115,15 +118,16 @@ func refuse(from *layer, family, imported string) string {
 	return from.name + " may not import " + to.name
 }
 
-// place finds the layer of a package and the entry that put it there.
-func place(importPath string) (*layer, string) {
+// place finds the layer of a package and the entry that put it there: the longest one that fits.
+func place(importPath string) (found *layer, longest string) {
 	path := strings.TrimPrefix(importPath, module+"/")
 	for i := range layers {
 		for _, family := range layers[i].packages {
-			if path == family || strings.HasPrefix(path, family+"/") {
-				return &layers[i], family
+			fits := path == family || strings.HasPrefix(path, family+"/")
+			if fits && len(family) > len(longest) {
+				found, longest = &layers[i], family
 			}
 		}
 	}
-	return nil, ""
+	return found, longest
 }

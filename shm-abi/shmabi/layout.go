@@ -9,7 +9,7 @@ import (
 )
 
 // LayoutHash names this layout; attach refuses a page with another one.
-const LayoutHash uint64 = 0x5e35a75729671053
+const LayoutHash uint64 = 0x3302536cfed977da
 
 // Sizes, magic numbers and bounds.
 const (
@@ -35,6 +35,7 @@ const (
 	KindOutcomes Kind = 2
 	KindConfig   Kind = 3
 	KindLaneEnd  Kind = 4
+	KindRescue   Kind = 5 // a whole frame that moved to a younger segment and keeps its name
 )
 
 // State: The control plane's verdict on a frame, in its C line.

@@ -4,7 +4,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Names this layout; attach refuses a page with another one.
-pub const LAYOUT_HASH: u64 = 0x5e35a75729671053;
+pub const LAYOUT_HASH: u64 = 0x3302536cfed977da;
 
 /// "SLCLANE1"
 pub const LANE_MAGIC: u64 = 3550329923610823763;
@@ -37,6 +37,8 @@ pub const KIND_OUTCOMES: u16 = 2;
 pub const KIND_CONFIG: u16 = 3;
 /// A value of KIND.
 pub const KIND_LANE_END: u16 = 4;
+/// a whole frame that moved to a younger segment and keeps its name
+pub const KIND_RESCUE: u16 = 5;
 
 /// A value of STATE.
 pub const STATE_NONE: u16 = 0;

@@ -1,0 +1,347 @@
+//! What is known of one connection, and the orders that change it.
+//!
+//! A seat is freed only when none of its operations (receive, send, cancels) is in flight: the
+//! kernel may still write completions for it, and may still read the head of `sends`.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use io_uring::{opcode, types};
+
+use super::Uring;
+use super::buffers::GROUP;
+use super::tag::{Op, Tag};
+use crate::{Close, ConnId, Errno, SendBuf, SendRefused, WhyRefused, sys};
+
+/// Where a connection stands. See the diagram in `backend.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    /// Closing gracefully: queued sends go out first.
+    Flushing,
+    /// FIN is sent; what the peer still sends is thrown away until its FIN.
+    Lingering,
+    /// Only waits for the kernel to let go.
+    Tearing,
+    /// The socket is closed; the sink is told before this turn ends.
+    Gone,
+}
+
+pub(super) struct Conn {
+    /// `None` from the moment it is closed.
+    pub(super) socket: Option<OwnedFd>,
+    pub(super) phase: Phase,
+    /// The sink (or the lingering) wants bytes.
+    pub(super) receiving: bool,
+    /// A multishot receive is in flight.
+    pub(super) armed: bool,
+    /// Waits in the queue of those that found no buffer.
+    pub(super) starved: bool,
+    /// Waits in the queue of those that receive again after a pause.
+    pub(super) resumed: bool,
+    /// Cancels in flight.
+    pub(super) cancels: u8,
+    /// A send of the head of `sends` is in flight.
+    pub(super) sending: bool,
+    pub(super) sends: VecDeque<SendBuf>,
+    /// How much of the head of `sends` went out.
+    pub(super) sent: usize,
+    /// A send failed; there is no more sending.
+    pub(super) send_broken: bool,
+    /// Bytes that came while receiving was off.
+    pub(super) stash: Vec<u8>,
+    /// The peer's end, once seen: FIN or an error.
+    pub(super) ended: Option<Option<Errno>>,
+    /// The sink knows of the peer's end.
+    pub(super) end_told: bool,
+}
+
+impl Conn {
+    fn new(socket: OwnedFd) -> Conn {
+        Conn {
+            socket: Some(socket),
+            phase: Phase::Open,
+            receiving: true,
+            armed: false,
+            starved: false,
+            resumed: false,
+            cancels: 0,
+            sending: false,
+            sends: VecDeque::new(),
+            sent: 0,
+            send_broken: false,
+            stash: Vec::new(),
+            ended: None,
+            end_told: false,
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> bool {
+        self.armed || self.sending || self.cancels > 0
+    }
+
+    /// Whether a multishot receive should be in flight and is not.
+    pub(super) fn wants_recv(&self) -> bool {
+        let open = !matches!(self.phase, Phase::Tearing | Phase::Gone);
+        open && self.receiving && !self.armed && !self.starved && self.ended.is_none()
+    }
+
+    /// Whether the sink may be given bytes right now, in their order.
+    pub(super) fn deliverable(&self) -> bool {
+        self.phase == Phase::Open && self.receiving && self.stash.is_empty()
+    }
+
+    fn fd(&self) -> Option<types::Fd> {
+        self.socket
+            .as_ref()
+            .map(|socket| types::Fd(socket.as_raw_fd()))
+    }
+}
+
+impl Uring {
+    pub(super) fn attach_socket(&mut self, socket: OwnedFd) -> Result<ConnId, OwnedFd> {
+        match self.conns.take(Conn::new(socket)) {
+            Ok((index, generation)) => {
+                let id = ConnId { index, generation };
+                self.arm_recv(id);
+                Ok(id)
+            }
+            // A fresh Conn always holds its socket.
+            Err(conn) => Err(conn.socket.expect("just put there")),
+        }
+    }
+
+    pub(super) fn conn(&mut self, id: ConnId) -> Option<&mut Conn> {
+        self.conns.at(id.index, id.generation)
+    }
+
+    /// Puts a multishot receive in flight.
+    pub(super) fn arm_recv(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        let Some(fd) = conn.fd() else { return };
+        debug_assert!(!conn.armed);
+        conn.armed = true;
+        let entry = opcode::RecvMulti::new(fd, GROUP)
+            .len(self.recv_len)
+            .build()
+            .user_data(
+                Tag {
+                    op: Op::Recv,
+                    generation: id.generation,
+                    index: id.index,
+                }
+                .pack(),
+            );
+        // SAFETY: the entry points to no memory; the buffers that the kernel picks outlive it.
+        unsafe { self.ring.push(entry) };
+    }
+
+    /// Cancels the receive only. By its own name, because a cancel of everything on the socket
+    /// would hit a send, too; the caller asks again if the kernel did not find it.
+    pub(super) fn cancel_recv(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        conn.cancels += 1;
+        let target = Tag {
+            op: Op::Recv,
+            generation: id.generation,
+            index: id.index,
+        };
+        let tag = Tag {
+            op: Op::CancelRecv,
+            ..target
+        };
+        let entry = opcode::AsyncCancel2::new(types::CancelBuilder::user_data(target.pack()))
+            .build()
+            .user_data(tag.pack());
+        // SAFETY: the entry points to no memory.
+        unsafe { self.ring.push(entry) };
+    }
+
+    /// Cancels everything on the socket. By descriptor, which finds a multishot receive even
+    /// while it runs.
+    pub(super) fn cancel_all(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        let Some(fd) = conn.fd() else { return };
+        conn.cancels += 1;
+        let tag = Tag {
+            op: Op::CancelAll,
+            generation: id.generation,
+            index: id.index,
+        };
+        let entry = opcode::AsyncCancel2::new(types::CancelBuilder::fd(fd).all())
+            .build()
+            .user_data(tag.pack());
+        // SAFETY: the entry points to no memory.
+        unsafe { self.ring.push(entry) };
+    }
+
+    pub(super) fn set_receiving(&mut self, id: ConnId, on: bool) {
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        if conn.phase != Phase::Open || conn.receiving == on {
+            return;
+        }
+        conn.receiving = on;
+        if !on {
+            if conn.armed && conn.cancels == 0 {
+                self.cancel_recv(id);
+            }
+        } else if !conn.stash.is_empty() || (conn.ended.is_some() && !conn.end_told) {
+            if !conn.resumed {
+                conn.resumed = true;
+                self.resumed.push_back(id);
+            }
+        } else if conn.wants_recv() {
+            self.arm_recv(id);
+        }
+    }
+
+    pub(super) fn queue_send(&mut self, id: ConnId, buf: SendBuf) -> Result<(), SendRefused> {
+        let most = self.options.sends_max as usize;
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return Err(SendRefused {
+                buf,
+                why: WhyRefused::Closed,
+            });
+        };
+        let why = if conn.phase != Phase::Open || conn.send_broken {
+            WhyRefused::Closed
+        } else if buf.as_slice().is_empty() {
+            WhyRefused::Empty
+        } else if conn.sends.len() >= most {
+            WhyRefused::QueueFull
+        } else {
+            conn.sends.push_back(buf);
+            if !conn.sending {
+                self.start_send(id);
+            }
+            return Ok(());
+        };
+        Err(SendRefused { buf, why })
+    }
+
+    /// Puts what is left of the oldest unfinished send in flight.
+    pub(super) fn start_send(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        let (Some(fd), Some(head)) = (conn.fd(), conn.sends.front()) else {
+            return;
+        };
+        debug_assert!(!conn.sending);
+        let rest = &head.as_slice()[conn.sent..];
+        // The kernel's own limit for one transfer is a little below this (MAX_RW_COUNT).
+        let length = rest.len().min(1 << 30) as u32;
+        let entry = opcode::Send::new(fd, rest.as_ptr(), length)
+            .flags(libc::MSG_NOSIGNAL)
+            .build()
+            .user_data(
+                Tag {
+                    op: Op::Send,
+                    generation: id.generation,
+                    index: id.index,
+                }
+                .pack(),
+            );
+        conn.sending = true;
+        // SAFETY: the bytes are static or on the heap, and stay where they are while `sends`
+        // owns them, which is at least until the completion clears `sending`.
+        unsafe { self.ring.push(entry) };
+    }
+
+    pub(super) fn close_conn(&mut self, id: ConnId, how: Close) {
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        match (conn.phase, how) {
+            (Phase::Open, Close::Graceful) => {
+                conn.phase = Phase::Flushing;
+                conn.receiving = true;
+                conn.stash = Vec::new();
+                if conn.wants_recv() {
+                    self.arm_recv(id);
+                }
+                self.advance_close(id);
+            }
+            (Phase::Open | Phase::Flushing | Phase::Lingering, Close::Now | Close::Abort) => {
+                self.tear(id, how);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a graceful close one step further, if its time has come.
+    pub(super) fn advance_close(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        if conn.phase == Phase::Flushing {
+            if conn.send_broken {
+                return self.tear(id, Close::Now);
+            }
+            if !conn.sends.is_empty() {
+                return;
+            }
+            if conn.ended.is_none() {
+                let fin = conn
+                    .socket
+                    .as_ref()
+                    .map(|socket| sys::shutdown_write(socket.as_fd()));
+                if fin.is_some_and(|result| result.is_err()) {
+                    return self.tear(id, Close::Now); // Broken already; nobody to linger for.
+                }
+            }
+            conn.phase = Phase::Lingering;
+        }
+        if conn.phase == Phase::Lingering && conn.ended.is_some() {
+            self.tear(id, Close::Now);
+        }
+    }
+
+    /// Begins the end: makes every operation in flight complete, then closes.
+    ///
+    /// Closing the descriptor first would not do: an armed receive holds the socket open, and no
+    /// FIN would ever leave.
+    fn tear(&mut self, id: ConnId, how: Close) {
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        conn.phase = Phase::Tearing;
+        let in_flight = conn.in_flight();
+        if let Some(socket) = &conn.socket {
+            // Both calls fail only on a socket that is broken already, which is what we want.
+            // The shutdown alone would do, and so would the cancel below: kernels are known
+            // whose cancel misses a multishot receive at work.
+            match how {
+                Close::Abort => drop(sys::set_linger_reset(socket.as_fd())),
+                Close::Graceful | Close::Now if in_flight => {
+                    drop(sys::shutdown_both(socket.as_fd()));
+                }
+                Close::Graceful | Close::Now => {}
+            }
+        }
+        if in_flight {
+            self.cancel_all(id);
+        }
+        self.settle(id);
+    }
+
+    /// Closes the socket of a torn connection when nothing is in flight any more.
+    pub(super) fn settle(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        if conn.phase == Phase::Tearing && !conn.in_flight() {
+            conn.phase = Phase::Gone;
+            conn.socket = None;
+            self.gone.push_back(id);
+        }
+    }
+}

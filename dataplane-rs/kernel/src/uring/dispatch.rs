@@ -1,0 +1,280 @@
+//! From completions to calls of the sink.
+//!
+//! After every call the connection is looked up again: the sink may have given any order to any
+//! connection meanwhile. Seats are freed only at the very end of a turn.
+
+use io_uring::cqueue;
+
+use super::Uring;
+use super::conn::Phase;
+use super::tag::{Op, Tag};
+use crate::{ConnId, Errno, ListenerId, SendBuf, Sink, WakeId};
+
+impl Uring {
+    pub(super) fn dispatch<S: Sink>(&mut self, sink: &mut S, completion: &cqueue::Entry) {
+        let (result, flags) = (completion.result(), completion.flags());
+        let tag = Tag::unpack(completion.user_data()).expect("the kernel returns tags unchanged");
+        let Tag {
+            op,
+            generation,
+            index,
+        } = tag;
+        let conn = ConnId { index, generation };
+        match op {
+            Op::Accept => self.on_accept(sink, ListenerId { index, generation }, result, flags),
+            Op::CancelAccept => self.accept_cancelled(ListenerId { index, generation }),
+            Op::CancelAll => self.on_cancel_all(conn),
+            Op::CancelQuiet => {}
+            Op::CancelRecv => self.on_cancel_recv(conn, result),
+            Op::Recv => self.on_recv(sink, conn, result, flags),
+            Op::Send => self.on_send(sink, conn, result),
+            Op::Wake => self.on_wake(sink, WakeId { index, generation }, flags),
+        }
+    }
+
+    fn on_accept<S: Sink>(&mut self, sink: &mut S, id: ListenerId, result: i32, flags: u32) {
+        if let Some(socket) = self.accept_done(id, result, cqueue::more(flags)) {
+            sink.on_accept(self, id, socket);
+        }
+    }
+
+    fn on_recv<S: Sink>(&mut self, sink: &mut S, id: ConnId, result: i32, flags: u32) {
+        let buffer = cqueue::buffer_select(flags);
+        let more = cqueue::more(flags);
+        match self.conn(id) {
+            None => self.stats.stale += 1,
+            Some(conn) => {
+                conn.armed &= more;
+                if result > 0 {
+                    let buffer = buffer.expect("data comes in a provided buffer");
+                    self.on_bytes(sink, id, buffer, result as usize);
+                    self.stats.recv_rearmed += u64::from(!more);
+                } else if result == 0 {
+                    conn.ended.get_or_insert(None);
+                } else {
+                    self.recv_failed(id, Errno(-result));
+                }
+            }
+        }
+        // Whoever it was for: the buffer goes back.
+        if let Some(buffer) = buffer {
+            self.buffers.give_back(buffer);
+        }
+        self.after_recv(sink, id);
+    }
+
+    fn on_bytes<S: Sink>(&mut self, sink: &mut S, id: ConnId, buffer: u16, length: usize) {
+        // SAFETY: the buffer came with this completion and goes back after this call, and the
+        // turn holds the region.
+        let bytes = unsafe { self.buffers.filled(buffer, length) };
+        let Some(conn) = self.conn(id) else { return };
+        match conn.phase {
+            Phase::Open if conn.deliverable() => {
+                self.stats.bytes_in += length as u64;
+                sink.on_data(self, id, bytes);
+            }
+            Phase::Open => {
+                conn.stash.extend_from_slice(bytes);
+                self.stats.bytes_stashed += length as u64;
+            }
+            Phase::Flushing | Phase::Lingering | Phase::Tearing | Phase::Gone => {
+                self.stats.bytes_lingered += length as u64;
+            }
+        }
+    }
+
+    fn recv_failed(&mut self, id: ConnId, errno: Errno) {
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        match errno.0 {
+            // Cancelled by us, or disturbed: armed again if still wanted.
+            libc::EAGAIN | libc::ECANCELED | libc::EINTR => {}
+            libc::ENOBUFS => {
+                self.stats.recv_starved += 1;
+                if !conn.starved {
+                    conn.starved = true;
+                    self.starved.push_back(id);
+                }
+            }
+            _ => drop(conn.ended.get_or_insert(Some(errno))),
+        }
+    }
+
+    /// Whatever follows from a receive's completion: the end, the close, the next receive.
+    fn after_recv<S: Sink>(&mut self, sink: &mut S, id: ConnId) {
+        self.tell_end(sink, id);
+        let Some(conn) = self.conn(id) else { return };
+        match conn.phase {
+            Phase::Tearing => {
+                // The receive goes on: the cancel has missed it.
+                if conn.armed && conn.cancels == 0 {
+                    self.cancel_all(id);
+                }
+                self.settle(id);
+            }
+            Phase::Flushing | Phase::Lingering if conn.ended.is_some() => self.advance_close(id),
+            _ if conn.wants_recv() => self.arm_recv(id),
+            // Paused, but the receive goes on: the cancel has missed it.
+            _ if conn.armed && !conn.receiving && conn.cancels == 0 => self.cancel_recv(id),
+            _ => {}
+        }
+    }
+
+    /// Tells the sink of the peer's end, once everything before it was delivered.
+    fn tell_end<S: Sink>(&mut self, sink: &mut S, id: ConnId) {
+        let Some(conn) = self.conn(id) else { return };
+        if let (Some(broken), false, true) = (conn.ended, conn.end_told, conn.deliverable()) {
+            conn.end_told = true;
+            sink.on_eof(self, id, broken);
+        }
+    }
+
+    fn on_send<S: Sink>(&mut self, sink: &mut S, id: ConnId, result: i32) {
+        let Some(conn) = self.conn(id) else {
+            self.stats.stale += 1;
+            return;
+        };
+        conn.sending = false;
+        let torn = matches!(conn.phase, Phase::Tearing | Phase::Gone);
+        if result > 0 {
+            conn.sent += result as usize;
+            let whole = conn
+                .sends
+                .front()
+                .is_some_and(|buf| conn.sent == buf.as_slice().len());
+            let sent = if whole { conn.sends.pop_front() } else { None };
+            if whole {
+                conn.sent = 0;
+            }
+            let next = !torn && !conn.sends.is_empty();
+            self.stats.bytes_out += result as u64;
+            self.stats.sends_short += u64::from(!whole);
+            if next {
+                self.start_send(id);
+            }
+            if let Some(buf) = sent {
+                sink.on_sent(self, id, buf, Ok(()));
+            }
+        } else if result == -libc::EINTR && !torn {
+            self.start_send(id);
+        } else if !torn {
+            // A send of something that takes nothing would be a kernel's bug; not a loop of ours.
+            let errno = if result == 0 {
+                Errno(libc::EIO)
+            } else {
+                Errno(-result)
+            };
+            conn.send_broken = true;
+            self.stats.sends_failed += 1;
+            self.fail_sends(sink, id, errno);
+        }
+        self.settle(id);
+        self.advance_close(id);
+    }
+
+    /// Gives every unfinished send back. None may be in flight.
+    fn fail_sends<S: Sink>(&mut self, sink: &mut S, id: ConnId, errno: Errno) {
+        while let Some(buf) = self.pop_unsent(id) {
+            sink.on_sent(self, id, buf, Err(errno));
+        }
+    }
+
+    fn pop_unsent(&mut self, id: ConnId) -> Option<SendBuf> {
+        let conn = self.conn(id)?;
+        debug_assert!(!conn.sending);
+        conn.sent = 0;
+        conn.sends.pop_front()
+    }
+
+    fn on_cancel_all(&mut self, id: ConnId) {
+        let Some(conn) = self.conn(id) else {
+            self.stats.stale += 1;
+            return;
+        };
+        conn.cancels -= 1;
+        self.settle(id);
+    }
+
+    fn on_cancel_recv(&mut self, id: ConnId, result: i32) {
+        let Some(conn) = self.conn(id) else {
+            self.stats.stale += 1;
+            return;
+        };
+        conn.cancels -= 1;
+        let missed = result < 0 && conn.armed && !conn.receiving && conn.phase == Phase::Open;
+        if missed && !conn.sending {
+            self.cancel_all(id);
+        }
+        self.settle(id);
+    }
+
+    fn on_wake<S: Sink>(&mut self, sink: &mut S, id: WakeId, flags: u32) {
+        let Some(wake) = self.wakes.at(id.index, id.generation) else {
+            self.stats.stale += 1;
+            return;
+        };
+        wake.armed &= cqueue::more(flags);
+        if wake.leaving {
+            if !wake.armed {
+                self.wakes.free(id.index, id.generation);
+            }
+            return;
+        }
+        if !wake.armed {
+            self.arm_wake(id);
+        }
+        self.stats.wakes += 1;
+        sink.on_wake(self, id);
+    }
+
+    /// Delivers what was kept aside while receiving was off.
+    pub(super) fn deliver_resumed<S: Sink>(&mut self, sink: &mut S) {
+        // Those that are paused and resumed again meanwhile wait for the next turn.
+        for _ in 0..self.resumed.len() {
+            let Some(id) = self.resumed.pop_front() else {
+                return;
+            };
+            let Some(conn) = self.conn(id) else { continue };
+            conn.resumed = false;
+            if conn.phase != Phase::Open || !conn.receiving {
+                continue;
+            }
+            let stash = std::mem::take(&mut conn.stash);
+            if !stash.is_empty() {
+                self.stats.bytes_in += stash.len() as u64;
+                sink.on_data(self, id, &stash);
+            }
+            self.after_recv(sink, id);
+        }
+    }
+
+    /// Tells the sink of everything that is over, and frees the seats.
+    pub(super) fn deliver_gone<S: Sink>(&mut self, sink: &mut S) {
+        while let Some(id) = self.gone.pop_front() {
+            self.fail_sends(sink, id, Errno(libc::ECANCELED));
+            sink.on_closed(self, id);
+            self.conns.free(id.index, id.generation);
+            self.stats.closed += 1;
+        }
+        while let Some((id, broken)) = self.listeners_gone.pop_front() {
+            self.listeners.free(id.index, id.generation);
+            sink.on_listener_closed(self, id, broken);
+        }
+    }
+
+    /// Arms those that found no buffer, in the order in which they came, and no more of them at
+    /// a time than there are buffers. All buffers are free at the end of a turn.
+    pub(super) fn feed_starved(&mut self) {
+        for _ in 0..self.starved.len().min(usize::from(self.buffers.count())) {
+            let Some(id) = self.starved.pop_front() else {
+                return;
+            };
+            let Some(conn) = self.conn(id) else { continue };
+            conn.starved = false;
+            if conn.wants_recv() {
+                self.arm_recv(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,389 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"sluice/go/internal/event"
+	"sluice/go/internal/store/index"
+	"sluice/go/internal/store/journal"
+	"sluice/shm-abi/shmabi"
+)
+
+const (
+	// commitAfter is how late the index may be written.
+	commitAfter = time.Second
+	// pendingMax is how many changed events make a commit due before its time.
+	pendingMax = 8192
+)
+
+// start runs the applier, and what keeps house.
+func (s *Store) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stop = cancel
+	s.stopped.Go(func() { s.runApplier(ctx) })
+	s.stopped.Go(func() { s.runKeeper(ctx) })
+}
+
+func (s *Store) runApplier(ctx context.Context) {
+	commits := time.NewTicker(commitAfter)
+	defer commits.Stop()
+	for {
+		select {
+		case <-s.handoff.arrive:
+			s.applyItems(s.handoff.take())
+		case <-commits.C:
+			s.mu.Lock()
+			err := s.commit()
+			s.mu.Unlock()
+			if err != nil {
+				_ = s.fail(err) // it is logged and told to everyone there
+			}
+		case <-s.failed:
+			s.drop(s.handoff.take())
+			return
+		case <-ctx.Done():
+			s.applyItems(s.handoff.take())
+			return
+		}
+	}
+}
+
+func (s *Store) drop(items []item) {
+	for _, i := range items {
+		i.group.Release()
+	}
+}
+
+func (s *Store) applyItems(items []item) {
+	for n, i := range items {
+		s.mu.Lock()
+		err := s.apply(i.group)
+		if err == nil && s.index.Pending() >= pendingMax {
+			err = s.commit()
+		}
+		s.mu.Unlock()
+		if err != nil {
+			_ = s.fail(err) // it is logged and told to everyone there
+			s.drop(items[n:])
+			return
+		}
+		i.group.Release()
+		for _, t := range i.tickets {
+			close(t.done)
+		}
+	}
+}
+
+// commit writes what is pending and its watermark into the index.
+func (s *Store) commit() error {
+	if s.index.Pending() == 0 && s.index.Meta().Applied == s.committed {
+		return nil
+	}
+	if err := s.index.Commit(); err != nil {
+		return err
+	}
+	s.committed = s.index.Meta().Applied
+	return nil
+}
+
+// apply moves the state on by one group. It looks at nothing but the group and the state, so that a
+// replay decides the same.
+func (s *Store) apply(g *journal.Group) error {
+	meta := s.index.Meta()
+	if g.Number <= meta.Applied {
+		return s.relocate(g)
+	}
+	for i := range g.Frames {
+		f := &g.Frames[i]
+		if f.Kind != journal.KindEvent {
+			continue
+		}
+		if err := s.applyEvent(f); err != nil {
+			return fmt.Errorf("apply event %d: %w", f.Seq, err)
+		}
+	}
+	outcomes, err := g.Outcomes()
+	if err != nil {
+		s.opt.Log.Error("outcomes are unreadable; their deliveries are made again",
+			"group", g.Number, "err", err)
+	}
+	for i := range outcomes {
+		if err := s.applyOutcome(&outcomes[i]); err != nil {
+			return fmt.Errorf("apply outcome of %d: %w", outcomes[i].Seq, err)
+		}
+	}
+	if text := g.Config(); text != nil && !bytes.Equal(text, s.index.Catalogue()) {
+		c := new(event.Catalogue)
+		if err := json.Unmarshal(text, c); err != nil {
+			s.opt.Log.Error("catalogue is unreadable", "group", g.Number, "err", err)
+		} else {
+			s.useCatalogue(c)
+			s.index.SetCatalogue(append([]byte(nil), text...))
+		}
+	}
+	meta.Applied = g.Number
+	s.applied.Store(g.Number)
+	close(s.moved)
+	s.moved = make(chan struct{})
+	return nil
+}
+
+// relocate notes where the events of a group lie that was written again at a start.
+func (s *Store) relocate(g *journal.Group) error {
+	for i := range g.Frames {
+		f := &g.Frames[i]
+		if f.Kind != journal.KindEvent {
+			continue
+		}
+		r, err := s.index.Load(f.Seq)
+		if err != nil {
+			return err
+		}
+		if r != nil && r.Loc != f.Loc {
+			r.Loc = f.Loc
+			s.index.Change(r)
+		}
+	}
+	return nil
+}
+
+func (s *Store) applyEvent(f *journal.Frame) error {
+	if f.Damaged {
+		s.opt.Log.Error("acknowledged event is damaged on disk", "seq", uint64(f.Seq))
+		return nil
+	}
+	frame := shmabi.Frame(f.Bytes)
+	d, c := frame.D(), frame.C()
+	if f.Rescued {
+		if r, err := s.index.Load(f.Seq); r != nil || err != nil {
+			if r != nil {
+				r.Loc = f.Loc
+				s.index.Change(r)
+			}
+			return err
+		}
+	}
+	meta := s.index.Meta()
+	r := &index.Record{
+		Seq: f.Seq, ID: event.ID(c.EventID()), Loc: f.Loc, Source: d.SourceID(),
+		Route: c.RouteVersion(), Received: int64(d.ReceivedNS()), OrderKey: c.OrderKey(),
+	}
+	if len(frame) >= shmabi.FrameHeader+shmabi.PayloadHeadSize {
+		r.Size = shmabi.PayloadHead(frame[shmabi.FrameHeader:][:shmabi.PayloadHeadSize]).BodyLength()
+	}
+	first, repeated, err := s.dedup(r, c)
+	if err != nil {
+		return err
+	}
+	meta.Horizon = max(meta.Horizon, r.Received)
+	r.Horizon = meta.Horizon
+	sums := meta.Counts.Sources[r.Source]
+	if repeated {
+		r.First = first
+		sums.Duplicates++
+	} else {
+		sums.Accepted++
+		meta.Counts.Events++
+		if err := s.route(r); err != nil {
+			return err
+		}
+	}
+	meta.Counts.Sources[r.Source] = sums
+	s.index.Change(r)
+	for i := range r.Deliveries {
+		del := &r.Deliveries[i]
+		s.sums(del.Destination).Backlog++
+		s.living.Add(1)
+		s.queue(del.Destination).update(r, del, true)
+	}
+	return nil
+}
+
+// dedup tells whether an event repeats another. The first one's window counts, as of the received
+// time of the repeat.
+func (s *Store) dedup(r *index.Record, c shmabi.CLine) (first event.ID, repeated bool, err error) {
+	key := c.DedupKey()
+	if key == [16]byte{} {
+		return first, false, nil
+	}
+	known, ok, err := s.index.LookupDedup(r.Source, key, r.Received)
+	if err != nil {
+		return first, false, err
+	}
+	if ok {
+		s.recent.put(recentKey{r.Source, key}, recentEvent{id: known.First, until: known.Until})
+		return known.First, true, nil
+	}
+	if until := int64(c.DedupUntilNS()); until > r.Received {
+		s.index.AddDedup(index.Dedup{Source: r.Source, Key: key, First: r.ID, Until: until})
+	}
+	return first, false, nil
+}
+
+// route makes the deliveries of a new event.
+func (s *Store) route(r *index.Record) error {
+	destinations, ok := s.routes[r.Route]
+	if !ok {
+		s.opt.Log.Error("event names a route that no catalogue has; it is stored and goes nowhere",
+			"id", r.ID, "route", r.Route)
+	}
+	for _, dest := range destinations {
+		d := index.Delivery{Destination: dest, State: event.Pending}
+		if r.OrderKey != 0 {
+			_, blocked, err := s.index.FirstInOrder(dest, orderKey(r))
+			if err != nil {
+				return err
+			}
+			d.Blocked = blocked
+			s.index.AddOrder(dest, orderKey(r), r.Seq)
+		}
+		r.Deliveries = append(r.Deliveries, d)
+	}
+	return nil
+}
+
+// orderKey keeps equal keys of two sources apart.
+func orderKey(r *index.Record) uint64 { return r.OrderKey ^ uint64(r.Source)*0x9e3779b97f4a7c15 }
+
+func (s *Store) sums(dest uint32) *index.DestinationCounts {
+	all := s.index.Meta().Counts.Destinations
+	if all[dest] == nil {
+		all[dest] = new(index.DestinationCounts)
+	}
+	return all[dest]
+}
+
+func (s *Store) queue(dest uint32) *queue {
+	q := s.queues[dest]
+	if q == nil {
+		q = newQueue(dest, s.opt.window)
+		s.queues[dest] = q
+	}
+	return q
+}
+
+func (s *Store) applyOutcome(o *event.Outcome) error {
+	delete(s.deferred, deliveryID{o.Seq, o.Destination})
+	r, err := s.index.Load(o.Seq)
+	if r == nil || err != nil {
+		return err // nil: retention took the event
+	}
+	d := r.Delivery(o.Destination)
+	if d == nil {
+		return nil
+	}
+	wasLiving, wasLetter := d.Living(), d.Letter()
+	if !s.move(r, d, o) {
+		return nil
+	}
+	sums := s.sums(o.Destination)
+	sums.Backlog += count(d.Living()) - count(wasLiving)
+	s.living.Add(int64(count(d.Living()) - count(wasLiving)))
+	sums.Dead += count(d.Letter()) - count(wasLetter)
+	if r.OrderKey != 0 && wasLiving != d.Living() {
+		if err := s.reorder(r, d); err != nil {
+			return err
+		}
+	}
+	s.index.Change(r)
+	s.queue(o.Destination).update(r, d, false)
+	return nil
+}
+
+func count(is bool) uint64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// move is the state machine of a delivery. It tells whether the outcome has any effect.
+func (s *Store) move(r *index.Record, d *index.Delivery, o *event.Outcome) bool {
+	attempt := o.Attempt
+	if attempt == 0 {
+		attempt = d.Attempts + 1
+	}
+	switch o.Kind {
+	case event.Done, event.Retry, event.Dead:
+		if !d.Living() {
+			return false
+		}
+		d.Plain = o.Kind == event.Done && d.At == 0
+		d.Attempts, d.Code, d.Err, d.Next = attempt, o.Code, o.Err, 0
+	case event.Replay:
+		if d.Plain {
+			d.Plain = false
+			s.index.AddAttempt(r, plainAttempt(r.Seq, d))
+		}
+		d.Attempts, d.Dropped, d.Next = 0, false, max(o.Next, 1)
+	case event.Drop:
+		if !d.Letter() {
+			return false
+		}
+		d.Dropped = true
+	default:
+		return false
+	}
+	switch o.Kind {
+	case event.Done:
+		d.State = event.Delivered
+	case event.Retry:
+		d.State, d.Next = event.Retrying, max(o.Next, 1)
+	case event.Dead:
+		d.State = event.DeadLetter
+	case event.Replay:
+		d.State = event.Pending
+	}
+	d.At = max(o.At, 1)
+	if !d.Plain {
+		s.index.AddAttempt(r, *o)
+	}
+	return true
+}
+
+// plainAttempt is the history of a delivery that its first attempt made.
+func plainAttempt(seq event.Seq, d *index.Delivery) event.Outcome {
+	return event.Outcome{
+		Seq: seq, Destination: d.Destination, Kind: event.Done, Attempt: d.Attempts, Code: d.Code,
+		At: d.At,
+	}
+}
+
+// reorder follows a delivery under an ordering key that ceased or began to live.
+func (s *Store) reorder(r *index.Record, d *index.Delivery) error {
+	key := orderKey(r)
+	if d.Living() {
+		_, blocked, err := s.index.FirstInOrder(d.Destination, key)
+		if err != nil {
+			return err
+		}
+		d.Blocked = blocked
+		s.index.AddOrder(d.Destination, key, r.Seq)
+		return nil
+	}
+	s.index.RemoveOrder(d.Destination, key, r.Seq)
+	if d.Blocked {
+		d.Blocked = false
+		return nil
+	}
+	seq, ok, err := s.index.FirstInOrder(d.Destination, key)
+	if !ok || err != nil {
+		return err
+	}
+	next, err := s.index.Load(seq)
+	if err != nil {
+		return err
+	}
+	if next == nil || next.Delivery(d.Destination) == nil {
+		return fmt.Errorf("%w: event %d waits in order and is unknown", index.ErrDamaged, seq)
+	}
+	waiting := next.Delivery(d.Destination)
+	waiting.Blocked = false
+	s.index.Change(next)
+	s.queue(d.Destination).update(next, waiting, false)
+	return nil
+}

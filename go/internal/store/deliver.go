@@ -1,0 +1,193 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"sluice/go/internal/event"
+	"sluice/go/internal/store/journal"
+	"sluice/shm-abi/shmabi"
+)
+
+// Lease hands out up to max deliveries of a destination that are due, the oldest event first (of
+// those in memory), at most one per ordering key. Each is the caller's until Finish, Unlease, or
+// the end of its lease.
+func (s *Store) Lease(destination uint32, max int, now time.Time) []Delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed.Load() || s.Err() != nil {
+		return nil
+	}
+	q := s.queue(destination)
+	if n := q.expire(now); n > 0 {
+		s.opt.Log.Warn("leases ended without an outcome; their deliveries are made again",
+			"destination", destination, "deliveries", n)
+	}
+	q.promote(now.UnixNano())
+	if q.wantsRefill(now.UnixNano()) {
+		err := s.commit()
+		if err == nil {
+			err = q.refill(s.index, now.UnixNano())
+		}
+		if err != nil {
+			_ = s.fail(err) // it is logged and told to everyone there
+			return nil
+		}
+		q.promote(now.UnixNano())
+	}
+	return q.lease(max, now.Add(s.opt.LeaseTTL))
+}
+
+// Due is signalled when Lease may give more for a destination than it did.
+func (s *Store) Due(destination uint32) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queue(destination).due
+}
+
+// NextDue is when Lease may next give something without a signal of Due; a time that is over means
+// now. false: nothing waits.
+func (s *Store) NextDue(destination uint32) (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due, ok := s.queue(destination).next()
+	if !ok {
+		return time.Time{}, false
+	}
+	if due == math.MinInt64 {
+		return s.opt.Now(), true
+	}
+	return time.Unix(0, due), true
+}
+
+// Finish reports what became of an attempt: Done, Retry or Dead. It rides the next group; until it
+// is durable and applied, the delivery stays leased.
+func (s *Store) Finish(o event.Outcome) {
+	s.mu.Lock()
+	if e := s.queue(o.Destination).held[o.Seq]; e != nil && e.state == entryLeased {
+		e.state = entryFinished
+	}
+	s.mu.Unlock()
+	s.outbox.addOutcomes([]event.Outcome{o}, nil)
+}
+
+// Unlease gives a delivery back that was not attempted.
+func (s *Store) Unlease(d Delivery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queue(d.Destination)
+	if e := q.held[d.Seq]; e != nil && e.state == entryLeased && e.Expires.Equal(d.Expires) {
+		q.leased--
+		q.enqueue(e, entryReady)
+	}
+}
+
+// Read fetches the request of an event, from memory if it is fresh, and checks it. ErrNotFound: it
+// never can be read again.
+func (s *Store) Read(seq event.Seq) (*Payload, error) {
+	lease, err := s.readFrame(seq)
+	if err != nil {
+		return nil, fmt.Errorf("read event %d: %w", seq, err)
+	}
+	frame, err := shmabi.ParseFrame(lease.Bytes)
+	if err == nil {
+		var e shmabi.Event
+		if e, err = frame.Event(); err == nil {
+			return &Payload{Event: e, lease: lease}, nil
+		}
+	}
+	lease.Release()
+	return nil, fmt.Errorf("read event %d: %w", seq, err)
+}
+
+// readFrame reads a frame whose place may change meanwhile: a rescue or Settle moves it.
+func (s *Store) readFrame(seq event.Seq) (*journal.Lease, error) {
+	loc, err := s.locate(seq)
+	for err == nil {
+		var lease *journal.Lease
+		if lease, err = s.journal.Read(loc); err == nil {
+			return lease, nil
+		}
+		if !errors.Is(err, journal.ErrGone) {
+			break
+		}
+		moved, missing := s.locate(seq)
+		if missing != nil || moved == loc {
+			break
+		}
+		loc, err = moved, nil
+	}
+	switch {
+	case errors.Is(err, journal.ErrClosed):
+		err = ErrClosed
+	case errors.Is(err, journal.ErrGone), errors.Is(err, journal.ErrDamaged):
+		err = fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return nil, err
+}
+
+// locate tells where the frame of an event lies now.
+func (s *Store) locate(seq event.Seq) (journal.Loc, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed.Load() {
+		return journal.Loc{}, ErrClosed
+	}
+	r, err := s.index.Load(seq)
+	if err != nil {
+		return journal.Loc{}, s.readFault(err)
+	}
+	if r == nil {
+		return journal.Loc{}, ErrNotFound
+	}
+	return r.Loc, nil
+}
+
+// deferredMax bounds the retries that are in memory alone.
+const deferredMax = 1 << 16
+
+// deferRetries keeps queued retries in memory while space is short: only what ends a delivery is
+// written then, because that is what frees space.
+func (s *Store) deferRetries() {
+	retries := s.outbox.takeRetries()
+	if len(retries) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range retries {
+		q := s.queue(o.Destination)
+		e := q.held[o.Seq]
+		if e == nil || e.state != entryFinished {
+			continue
+		}
+		if len(s.deferred) >= deferredMax {
+			e.state = entryLeased // the end of the lease brings it back
+			continue
+		}
+		s.deferred[deliveryID{o.Seq, o.Destination}] = o
+		q.leased--
+		e.due, e.Attempt, e.deferred = o.Next, o.Attempt+1, true
+		q.enqueue(e, entryTimed)
+	}
+}
+
+// sendDeferred queues them again once there is space. One that is leased anew is dropped: the
+// outcome to come counts for it.
+func (s *Store) sendDeferred() {
+	s.mu.Lock()
+	var list []event.Outcome
+	for id, o := range s.deferred {
+		e := s.queue(id.dest).held[id.seq]
+		if e != nil && (e.state == entryTimed || e.state == entryReady) {
+			list = append(list, o)
+		}
+	}
+	clear(s.deferred)
+	s.mu.Unlock()
+	if len(list) > 0 {
+		s.outbox.addOutcomes(list, nil)
+	}
+}

@@ -1,0 +1,84 @@
+package store
+
+import (
+	"sync"
+
+	"sluice/go/internal/store/journal"
+)
+
+// lagMax bounds the bytes of groups that are durable and not applied. Beyond it the committer
+// waits.
+const lagMax = 64 << 20
+
+// item is a durable group on its way to the applier.
+type item struct {
+	group   *journal.Group
+	tickets []*ticket
+}
+
+// handoff is the way from the committer to the applier.
+type handoff struct {
+	mu     sync.Mutex
+	cond   sync.Cond
+	items  []item
+	bytes  int
+	number uint64 // of the last group put in
+	ended  bool
+	arrive chan struct{} // something to apply, or the end
+}
+
+func (h *handoff) init() {
+	h.cond.L = &h.mu
+	h.arrive = make(chan struct{}, 1)
+}
+
+func groupBytes(g *journal.Group) (n int) {
+	for i := range g.Frames {
+		n += len(g.Frames[i].Bytes)
+	}
+	return n
+}
+
+func (h *handoff) put(i item) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.bytes > lagMax && !h.ended {
+		h.cond.Wait()
+	}
+	h.items = append(h.items, i)
+	h.number = i.group.Number
+	h.bytes += groupBytes(i.group)
+	notify(h.arrive)
+}
+
+// last is the number of the last group that was handed over.
+func (h *handoff) last() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.number
+}
+
+// take gives everything that is there.
+func (h *handoff) take() []item {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := h.items
+	h.items, h.bytes = nil, 0
+	h.cond.Broadcast()
+	return list
+}
+
+// end lets a waiting committer go.
+func (h *handoff) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
+	h.cond.Broadcast()
+}
+
+func notify(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,298 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"sluice/go/internal/store/index"
+	"sluice/go/internal/store/journal"
+)
+
+// spaceAge is how old an answer of the file system may be.
+const spaceAge = 200 * time.Millisecond
+
+// spaceGauge keeps the last answer of the file system.
+type spaceGauge struct {
+	mu     sync.Mutex
+	last   journal.Space
+	oldest time.Time // received time of the oldest event
+	at     time.Time
+}
+
+func (s *Store) journalSpace() journal.Space {
+	space, _ := s.askSpace()
+	return space
+}
+
+func (s *Store) askSpace() (space journal.Space, oldest time.Time) {
+	g := &s.space
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); g.at.IsZero() || now.Sub(g.at) > spaceAge {
+		if space, err := s.journal.Space(); err != nil {
+			s.opt.Log.Warn("space of the data directory is unknown", "err", err)
+		} else {
+			g.last, g.at, g.oldest = space, now, s.oldest()
+			if space.Full(s.living.Load()) {
+				notify(s.rolled)
+			}
+		}
+	}
+	return g.last, g.oldest
+}
+
+// oldest is the received time of the oldest event kept; zero: none.
+func (s *Store) oldest() time.Time {
+	if s.closed.Load() {
+		return time.Time{}
+	}
+	r, err := s.index.Oldest()
+	if r == nil || err != nil {
+		return time.Time{}
+	}
+	return time.Unix(0, r.Received)
+}
+
+func (s *Store) underFloor() bool {
+	space := s.journalSpace()
+	return space.Free < space.Floor(s.living.Load())
+}
+
+// Space tells how much room is left. It is cheap enough to ask many times a second.
+func (s *Store) Space() Space {
+	living := s.living.Load()
+	space, oldest := s.askSpace()
+	return Space{
+		Oldest:    oldest,
+		Writable:  s.settled.Load() && !s.failing.Load() && s.Err() == nil && s.journal.Writable(),
+		Full:      space.Full(living),
+		UsedBytes: space.Used, TotalBytes: space.Total,
+		Living: uint64(max(living, 0)),
+	}
+}
+
+// houseEvery is how often the index goes to the disk, which bounds what a start has to replay, and
+// how often retention is looked at.
+const houseEvery = 10 * time.Second
+
+// runKeeper makes segments ahead, moves the index to the disk and drops old segments.
+func (s *Store) runKeeper(ctx context.Context) {
+	tick := time.NewTicker(houseEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.failed:
+			return
+		case <-s.rolled:
+			if err := s.journal.Prepare(); err != nil {
+				s.opt.Log.Warn("next segment cannot be made ahead", "err", err)
+			}
+		case <-tick.C:
+		}
+		if err := s.keepHouse(ctx); err != nil && ctx.Err() == nil {
+			s.opt.Log.Error("retention", "err", err)
+		}
+	}
+}
+
+func (s *Store) keepHouse(ctx context.Context) error {
+	s.houseMu.Lock()
+	defer s.houseMu.Unlock()
+	if err := s.flush(ctx); err != nil {
+		return err
+	}
+	if err := s.trim(ctx); err != nil {
+		return err
+	}
+	return s.reclaim()
+}
+
+// reclaim begins a new segment when space is short, so that the files of dropped ones become free.
+func (s *Store) reclaim() error {
+	space := s.journalSpace()
+	if space.Waiting == 0 || !s.settled.Load() || s.failing.Load() ||
+		!space.Full(s.living.Load()) {
+		return nil
+	}
+	s.appendMu.Lock()
+	defer s.appendMu.Unlock()
+	if err := s.journal.Reclaim(); err != nil {
+		return fmt.Errorf("reclaim dropped segments: %w", err)
+	}
+	s.space.forget()
+	return s.journal.Prepare()
+}
+
+// flush moves the index to the disk and notes up to where.
+func (s *Store) flush(ctx context.Context) error {
+	s.mu.Lock()
+	err := s.commit()
+	group := s.committed
+	s.mu.Unlock()
+	if err != nil {
+		return s.fail(err)
+	}
+	done, err := s.index.Flush()
+	if err != nil {
+		return fmt.Errorf("flush index: %w", err)
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.mu.Lock()
+	s.flushed = max(s.flushed, group)
+	s.mu.Unlock()
+	return nil
+}
+
+// trim drops the oldest segments that nobody needs: past their age, or because space runs short,
+// without a living delivery, and with the index on disk behind them.
+func (s *Store) trim(ctx context.Context) error {
+	for _, segment := range s.journal.Segments() {
+		if segment.Current {
+			return nil
+		}
+		ok, err := s.trimOne(ctx, segment)
+		if err != nil || !ok {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) trimOne(ctx context.Context, segment journal.SegmentInfo) (bool, error) {
+	age := s.opt.Now().Sub(segment.LastTime)
+	old := s.opt.Retention.MaxAge > 0 && age > s.opt.Retention.MaxAge
+	short := s.spaceShort()
+	if !old && !short {
+		return false, nil
+	}
+	survivors, err := s.survivors(segment)
+	if err != nil {
+		return false, err
+	}
+	if len(survivors) > 0 {
+		if !short || !s.settled.Load() {
+			return false, nil
+		}
+		if ok, err := s.rescue(ctx, segment, survivors); !ok || err != nil {
+			return false, err
+		}
+	}
+	return s.dropSegment(segment)
+}
+
+// survivors are the events that still need a segment, one more than may be rescued at the most.
+func (s *Store) survivors(segment journal.SegmentInfo) ([]index.Survivor, error) {
+	s.mu.Lock()
+	err := s.commit()
+	s.mu.Unlock()
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	list, err := s.index.Survivors(segment.Number, segment.LastGroup, rescueMax+1)
+	return list, s.readFault(err)
+}
+
+const (
+	// rescueMax and rescueBytesMax bound the few that are copied forward for one segment, and a
+	// quarter of it does. More would win no space: intake stops, and delivering makes room.
+	rescueMax      = 1024
+	rescueBytesMax = 2 << 20
+)
+
+// rescue copies events to the end of the journal under their old names. It tells whether they are
+// few enough.
+func (s *Store) rescue(ctx context.Context, segment journal.SegmentInfo,
+	survivors []index.Survivor) (bool, error) {
+	size := 0
+	for _, v := range survivors {
+		size += int(v.Loc.Length)
+	}
+	if len(survivors) > rescueMax || size > rescueBytesMax || int64(size) > segment.End/4 {
+		return false, nil
+	}
+	var list []journal.Rescue
+	for _, v := range survivors {
+		lease, err := s.journal.Read(v.Loc)
+		if err != nil {
+			return false, fmt.Errorf("rescue event %d: %w", v.Seq, err)
+		}
+		// A copy, because it stays queued should the wait below end early.
+		list = append(list, journal.Rescue{Seq: v.Seq, Frame: bytes.Clone(lease.Bytes)})
+		lease.Release()
+	}
+	err := s.submit(ctx, func(t *ticket) { s.outbox.addRescues(list, t) })
+	if err != nil {
+		return false, fmt.Errorf("rescue %d events: %w", len(list), err)
+	}
+	return true, nil
+}
+
+func (s *Store) dropSegment(segment journal.SegmentInfo) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if segment.LastGroup > s.flushed {
+		return false, nil
+	}
+	if err := s.commit(); err != nil {
+		return false, s.fail(err)
+	}
+	// A replay may have given an event back its life since it was looked at.
+	needed, err := s.index.Survivors(segment.Number, segment.LastGroup, 1)
+	if len(needed) > 0 || err != nil {
+		return false, s.readFault(err)
+	}
+	dead, err := s.index.Trim(segment.LastGroup)
+	if err != nil {
+		return false, s.fail(err)
+	}
+	if err := s.journal.Drop(segment.Number); err != nil {
+		return false, fmt.Errorf("drop segment %d: %w", segment.Number, err)
+	}
+	s.space.forget()
+	if dead > 0 {
+		s.opt.Log.Warn("retention dropped dead letters", "segment", segment.Number,
+			"dead_letters", dead)
+	}
+	s.opt.Log.Info("segment dropped", "segment", segment.Number, "last_group", segment.LastGroup)
+	return true, nil
+}
+
+func (s *Store) spaceShort() bool {
+	space := s.journalSpace()
+	return space.Total > 0 && (space.Used > space.Total/100*TrimShare ||
+		space.Free < 2*space.Floor(s.living.Load()))
+}
+
+func (g *spaceGauge) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.at = time.Time{}
+}
+
+// trimBehind takes out of the index what the journal does not hold any more: a crash came between
+// the two halves of a trim.
+func (s *Store) trimBehind() error {
+	segments := s.journal.Segments()
+	if len(segments) == 0 || segments[0].FirstGroup < 2 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := min(segments[0].FirstGroup-1, s.index.Meta().Applied)
+	if last <= s.index.Meta().Trimmed {
+		return nil
+	}
+	// Only damage takes a segment with living deliveries. They stay, to be named one by one when
+	// they cannot be read.
+	_, err := s.index.Trim(last)
+	return err
+}

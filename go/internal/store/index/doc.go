@@ -1,0 +1,29 @@
+// Package index keeps what changes about events in Pebble: states, due times, dedup keys and the
+// ways to find an event.
+//
+// It is a view of the journal and no truth: it runs without a log of its own, so a crash leaves it
+// at an exact prefix of what was written, and the number of the last group in it comes back with
+// it (Applied). It decides nothing: which state follows which is the caller's. It is not safe for
+// several writers; readers may run beside one writer.
+//
+// # Rows
+//
+// Keys are one letter, then big-endian numbers, so that they sort like the numbers.
+//
+//	e seq                       Record: an event and the state of its deliveries
+//	u seq                       the event has a delivery that is not delivered: 1 living, 2 dead
+//	y seq                       the event is a duplicate
+//	x seq dest                  dead letter
+//	f dest seq                  delivery that is due since it came
+//	d dest due seq              delivery that is due at a time
+//	q dest key seq              living delivery under an ordering key
+//	a seq n                     outcome n of an event that was not delivered at once
+//	k day source key            dedup key of a window that ends on that day
+//	t tick chunk                an event received in that tick lies in that chunk
+//	l source chunk              an event of that source lies in that chunk
+//	m                           Meta
+//
+// A chunk is 16 groups in a row: t and l cost one row for many events, and the reader looks through
+// the events of the chunk. An event that was delivered before it was first written costs its e row
+// (and k, where it has a key).
+package index

@@ -1,0 +1,327 @@
+package index
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"sluice/go/internal/event"
+)
+
+// ErrDamaged says that the index cannot be believed: throw it away and build it from the journal.
+var ErrDamaged = errors.New("index is damaged")
+
+// formatVersion counts changes of the rows that an older reader would misread.
+const formatVersion = 1
+
+// Options says how to open an index. FS nil is the operating system's; Log nil is slog.Default.
+type Options struct {
+	FS  vfs.FS
+	Log *slog.Logger
+	// Damaged is told of bad bytes that the engine meets on its own or for a reader, who gets
+	// ErrDamaged too. It must not wait for the index.
+	Damaged func(error)
+}
+
+// Counts are an index's sums. They are kept with the rows, under the same watermark.
+type Counts struct {
+	Events       uint64                        `json:"events"` // kept, duplicates left out
+	Sources      map[uint32]SourceCounts       `json:"sources"`
+	Destinations map[uint32]*DestinationCounts `json:"destinations"`
+}
+
+// SourceCounts are of all events ever taken.
+type SourceCounts struct {
+	Accepted   uint64 `json:"accepted"`
+	Duplicates uint64 `json:"duplicates"`
+}
+
+// DestinationCounts are of deliveries as they stand.
+type DestinationCounts struct {
+	Backlog uint64 `json:"backlog"`
+	Dead    uint64 `json:"dead"`
+}
+
+// Meta is what the index knows about itself.
+type Meta struct {
+	Format    int      `json:"format"`
+	JournalID [16]byte `json:"journal_id"`
+	Applied   uint64   `json:"applied"` // last group whose effects are in the rows
+	Horizon   int64    `json:"horizon"` // latest received time up to there
+	Trimmed   uint64   `json:"trimmed"` // groups up to here are gone
+	Counts    Counts   `json:"counts"`
+}
+
+// Index is an open index. Changes are gathered in memory (Add, Change, …) until Commit. Load,
+// LookupDedup and FirstInOrder see them; the listings see what is committed. Listings may run
+// beside the one writer.
+type Index struct {
+	db   *pebble.DB
+	meta Meta
+	// catalogue is the JSON of the last CONFIG record.
+	catalogue []byte
+	pending
+	// days holds the dedup buckets that may have rows.
+	days map[uint32]bool
+	// lastChunk spares l and t rows that were just written.
+	lastSource map[uint32]uint64
+	lastTick   map[uint64]uint64
+}
+
+// Open opens or makes the index in dir. ErrDamaged: Remove it and open again.
+func Open(dir string, o Options) (*Index, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if err := o.FS.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make index directory: %w", err)
+	}
+	if err := syncDir(o.FS, filepath.Dir(dir)); err != nil {
+		return nil, err
+	}
+	if _, err := o.FS.Stat(filepath.Join(dir, suspectFile)); err == nil {
+		return nil, fmt.Errorf("%w: the last run met a bad row", ErrDamaged)
+	}
+	lock, err := pebble.LockDirectory(dir, o.FS)
+	if err != nil {
+		return nil, fmt.Errorf("lock index %s: %w", dir, err)
+	}
+	defer func() { _ = lock.Close() }() // the engine holds it too, until its own Close
+	po := engineOptions(o)
+	po.Lock = lock
+	db, err := pebble.Open(dir, po)
+	if err != nil {
+		return nil, fmt.Errorf("%w: open %s: %w", ErrDamaged, dir, err)
+	}
+	x := &Index{
+		db: db, days: map[uint32]bool{}, pending: newPending(),
+		lastSource: map[uint32]uint64{}, lastTick: map[uint64]uint64{},
+	}
+	if err := x.load(); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return x, nil
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return fmt.Errorf("sync directory of index: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync directory of index: %w", err)
+	}
+	return nil
+}
+
+// Claim ties a new index to its journal, on disk, and refuses one of another journal with
+// ErrDamaged. It tells whether the index is new.
+func (x *Index) Claim(journalID [16]byte) (fresh bool, err error) {
+	if x.meta.JournalID == [16]byte{} {
+		x.meta.JournalID = journalID
+		if err := x.Commit(); err != nil {
+			return true, err
+		}
+		if err := x.db.Flush(); err != nil {
+			return true, fmt.Errorf("flush index: %w", err)
+		}
+		return true, nil
+	}
+	if x.meta.JournalID != journalID {
+		return false, fmt.Errorf("%w: it belongs to another journal", ErrDamaged)
+	}
+	return false, nil
+}
+
+func (x *Index) load() error {
+	row, err := x.get([]byte{rowMeta})
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		x.meta = Meta{Format: formatVersion}
+	case err != nil:
+		return fmt.Errorf("%w: meta row: %w", ErrDamaged, err)
+	default:
+		if err := json.Unmarshal(row, &x.meta); err != nil {
+			return fmt.Errorf("%w: meta row: %w", ErrDamaged, err)
+		}
+	}
+	if x.meta.Format != formatVersion {
+		return fmt.Errorf("%w: format %d, this sluice reads %d", ErrDamaged, x.meta.Format,
+			formatVersion)
+	}
+	if x.meta.Counts.Sources == nil {
+		x.meta.Counts.Sources = map[uint32]SourceCounts{}
+	}
+	if x.meta.Counts.Destinations == nil {
+		x.meta.Counts.Destinations = map[uint32]*DestinationCounts{}
+	}
+	if x.catalogue, err = x.get([]byte{rowMeta, 'c'}); err != nil &&
+		!errors.Is(err, pebble.ErrNotFound) {
+		return fmt.Errorf("%w: catalogue row: %w", ErrDamaged, err)
+	}
+	return x.loadDays()
+}
+
+// loadDays finds the dedup buckets by seeking from one to the next.
+func (x *Index) loadDays() error {
+	it, err := x.iter([]byte{rowDedup}, []byte{rowDedup + 1})
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; {
+		day := binary.BigEndian.Uint32(it.Key()[1:5])
+		x.days[day] = true
+		ok = it.SeekGE(dedupKey(day+1, 0, [16]byte{}))
+	}
+	return closeIter(it)
+}
+
+// Remove deletes the index in dir, so that Open makes an empty one. fs nil is the operating
+// system's.
+func Remove(fs vfs.FS, dir string) error {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	return fs.RemoveAll(dir)
+}
+
+// suspectFile asks the next Open to refuse the index.
+const suspectFile = "SUSPECT"
+
+// Suspect notes in dir that a read met damage, so that the next Open refuses the index.
+func Suspect(fs vfs.FS, dir string) error {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	f, err := fs.Create(filepath.Join(dir, suspectFile), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("mark index as damaged: %w", err)
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Meta is the state that the next Commit writes. It belongs to the writer.
+func (x *Index) Meta() *Meta { return &x.meta }
+
+// Catalogue is the JSON of the last catalogue; nil: none.
+func (x *Index) Catalogue() []byte { return x.catalogue }
+
+// Flush begins to move everything written so far to the disk, where a crash leaves it; done is
+// closed when it is there. It may run beside the writer.
+func (x *Index) Flush() (done <-chan struct{}, err error) { return x.db.AsyncFlush() }
+
+// Bytes is the index's size on disk.
+func (x *Index) Bytes() uint64 { return x.db.Metrics().DiskSpaceUsage() }
+
+// Close flushes and closes.
+func (x *Index) Close() error {
+	return errors.Join(x.db.Flush(), x.db.Close())
+}
+
+// Abandon closes without flushing: what a crash would leave is left.
+func (x *Index) Abandon() error { return x.db.Close() }
+
+func engineOptions(o Options) *pebble.Options {
+	po := &pebble.Options{
+		FS:                          o.FS,
+		DisableWAL:                  true,
+		FormatMajorVersion:          pebble.FormatNewest,
+		MemTableSize:                16 << 20,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       24,
+		LBaseMaxBytes:               64 << 20,
+		MaxOpenFiles:                512,
+		Logger:                      engineLog{o.Log},
+		EventListener: &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
+			o.Log.Error("index engine met bad bytes", "file", i.Path, "err", i.Details.Error())
+			if o.Damaged != nil {
+				o.Damaged(fmt.Errorf("%w: %s: %w", ErrDamaged, i.Path, i.Details))
+			}
+		}},
+	}
+	for i := range po.Levels {
+		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		po.Levels[i].FilterType = pebble.TableFilter
+	}
+	return po
+}
+
+// engineLog passes the engine's log on. Its chatter is for debugging. Its last words (it could not
+// write its list of files, on a full disk for example) end the process, because it holds locks that
+// nobody can take any more: the journal is whole, and the next start continues from it.
+type engineLog struct{ log *slog.Logger }
+
+func (l engineLog) Infof(format string, args ...any) {
+	l.log.Debug("index engine", "says", fmt.Sprintf(format, args...))
+}
+
+func (l engineLog) Errorf(format string, args ...any) {
+	l.log.Warn("index engine", "says", fmt.Sprintf(format, args...))
+}
+
+func (l engineLog) Fatalf(format string, args ...any) {
+	l.log.Error("index engine cannot go on; the next start continues from the journal",
+		"says", fmt.Sprintf(format, args...))
+	os.Exit(1)
+}
+
+// get reads a copy of a row.
+func (x *Index) get(key []byte) ([]byte, error) {
+	value, closer, err := x.db.Get(key)
+	if err != nil {
+		return nil, err
+	}
+	value = append([]byte(nil), value...)
+	return value, closer.Close()
+}
+
+func (x *Index) iter(lower, upper []byte) (*pebble.Iterator, error) {
+	it, err := x.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return nil, fmt.Errorf("read index: %w", damage(err))
+	}
+	return it, nil
+}
+
+func closeIter(it *pebble.Iterator) error {
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return fmt.Errorf("read index: %w", damage(err))
+	}
+	return nil
+}
+
+// damage marks the engine's reports of bad bytes as ErrDamaged.
+func damage(err error) error {
+	if pebble.IsCorruptionError(err) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
+}
+
+// Get reads one event as it was committed; nil when there is none.
+func (x *Index) Get(seq event.Seq) (*Record, error) {
+	value, closer, err := x.db.Get(seqKey(rowEvent, seq))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read event row %d: %w", seq, damage(err))
+	}
+	r, err := parseRecord(seq, value)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return r, errors.Join(err, closer.Close())
+}

@@ -1,0 +1,91 @@
+package index
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"sluice/go/internal/event"
+)
+
+const (
+	rowEvent      = 'e'
+	rowUnfinished = 'u'
+	rowDuplicate  = 'y'
+	rowDead       = 'x'
+	rowFresh      = 'f'
+	rowTimed      = 'd'
+	rowOrder      = 'q'
+	rowAttempt    = 'a'
+	rowDedup      = 'k'
+	rowTick       = 't'
+	rowSource     = 'l'
+	rowMeta       = 'm'
+)
+
+const (
+	chunkGroups = 16                                     // groups in a chunk
+	tickNS      = int64(64 * time.Millisecond)           // resolution of received times in t rows
+	dayNS       = int64(24 * time.Hour)                  // width of a dedup bucket
+	maxSeq      = event.Seq(math.MaxUint64)              // sorts behind every event
+	chunkShift  = 16 + 4                                 // seq to chunk
+	_           = uint(1<<(chunkShift-16) - chunkGroups) // the shift and the count agree
+	_           = uint(chunkGroups - 1<<(chunkShift-16))
+)
+
+func seqKey(row byte, seq event.Seq) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), row), uint64(seq))
+}
+
+func deadKey(seq event.Seq, dest uint32) []byte {
+	return binary.BigEndian.AppendUint32(seqKey(rowDead, seq), dest)
+}
+
+func attemptKey(seq event.Seq, n uint32) []byte {
+	return binary.BigEndian.AppendUint32(seqKey(rowAttempt, seq), n)
+}
+
+func destKey(row byte, dest uint32) []byte {
+	return binary.BigEndian.AppendUint32(append(make([]byte, 0, 24), row), dest)
+}
+
+func freshKey(dest uint32, seq event.Seq) []byte {
+	return binary.BigEndian.AppendUint64(destKey(rowFresh, dest), uint64(seq))
+}
+
+func timedKey(dest uint32, due int64, seq event.Seq) []byte {
+	k := binary.BigEndian.AppendUint64(destKey(rowTimed, dest), uint64(due))
+	return binary.BigEndian.AppendUint64(k, uint64(seq))
+}
+
+func orderPrefix(dest uint32, key uint64) []byte {
+	return binary.BigEndian.AppendUint64(destKey(rowOrder, dest), key)
+}
+
+func orderKey(dest uint32, key uint64, seq event.Seq) []byte {
+	return binary.BigEndian.AppendUint64(orderPrefix(dest, key), uint64(seq))
+}
+
+func dedupKey(day uint32, source uint32, key [16]byte) []byte {
+	k := binary.BigEndian.AppendUint32(append(make([]byte, 0, 25), rowDedup), day)
+	return append(binary.BigEndian.AppendUint32(k, source), key[:]...)
+}
+
+func tickKey(received int64, chunk uint64) []byte {
+	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 17), rowTick), tickOf(received))
+	return binary.BigEndian.AppendUint64(k, chunk)
+}
+
+func sourceKey(source uint32, chunk uint64) []byte {
+	return binary.BigEndian.AppendUint64(destKey(rowSource, source), chunk)
+}
+
+func tickOf(received int64) uint64      { return uint64(max(received, 0) / tickNS) }
+func chunkOf(seq event.Seq) uint64      { return uint64(seq) >> chunkShift }
+func dayOf(ns int64) uint32             { return uint32(max(ns, 0) / dayNS) }
+func chunkStart(chunk uint64) event.Seq { return event.Seq(chunk << chunkShift) }
+
+// seqAt reads the seq at the end of a key.
+func seqAt(key []byte) event.Seq {
+	return event.Seq(binary.BigEndian.Uint64(key[len(key)-8:]))
+}

@@ -1,0 +1,164 @@
+package index
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"sluice/go/internal/event"
+	"sluice/go/internal/store/journal"
+)
+
+// Survivor is an event with a living delivery whose frame lies in a segment.
+type Survivor struct {
+	Seq event.Seq
+	Loc journal.Loc
+}
+
+// Survivors gives up to count events that need a segment or one before it, of the groups up to
+// last.
+func (x *Index) Survivors(segment, last uint64, count int) (list []Survivor, err error) {
+	err = x.living(event.NewSeq(last+1, 0), func(r *Record) bool {
+		if r.Loc.Segment <= segment {
+			list = append(list, Survivor{Seq: r.Seq, Loc: r.Loc})
+		}
+		return len(list) < count
+	})
+	return list, err
+}
+
+// living calls yield with the events before end that have a living delivery, oldest first.
+func (x *Index) living(end event.Seq, yield func(*Record) bool) error {
+	it, err := x.iter(seqKey(rowUnfinished, 0), seqKey(rowUnfinished, end))
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		if value := it.Value(); len(value) != 1 || mark(value[0]) != markLiving {
+			continue
+		}
+		r, err := x.Get(seqAt(it.Key()))
+		if err != nil {
+			return errors.Join(err, it.Close())
+		}
+		if r != nil && !yield(r) {
+			break
+		}
+	}
+	return closeIter(it)
+}
+
+// Trim removes the events of all groups up to last and tells how many dead letters went with them.
+// Events with a living delivery stay: their frames were copied forward. Nothing may be pending. It
+// belongs to the writer.
+func (x *Index) Trim(last uint64) (dead int, err error) {
+	end := event.NewSeq(last+1, 0)
+	clear(x.clean)
+	clear(x.older)
+	var kept []*Record
+	err = x.living(end, func(r *Record) bool {
+		kept = append(kept, r)
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	if dead, err = x.forget(end); err != nil {
+		return 0, err
+	}
+	w := x.db.NewBatch()
+	defer func() { _ = w.Close() }()
+	p := put{Batch: w}
+	for _, row := range []byte{rowEvent, rowUnfinished, rowDuplicate, rowDead, rowAttempt} {
+		p.deleteRange(seqKey(row, 0), seqKey(row, end))
+	}
+	for source := range x.meta.Counts.Sources {
+		p.deleteRange(sourceKey(source, 0), sourceKey(source, chunkOf(end)))
+	}
+	if err := x.trimTicks(&p, end); err != nil {
+		return 0, err
+	}
+	for _, r := range kept {
+		if err := x.putAgain(&p, r); err != nil {
+			return 0, err
+		}
+	}
+	x.meta.Trimmed = max(x.meta.Trimmed, last)
+	meta, err := json.Marshal(&x.meta)
+	if err != nil {
+		return 0, fmt.Errorf("encode meta row: %w", err)
+	}
+	p.set([]byte{rowMeta}, meta)
+	if err := errors.Join(p.err, w.Commit(pebble.NoSync)); err != nil {
+		return 0, fmt.Errorf("trim index: %w", damage(err))
+	}
+	return dead, nil
+}
+
+// putAgain writes the rows of an event that the batch has removed. Its queue rows were not.
+func (x *Index) putAgain(p *put, r *Record) error {
+	history, err := x.Attempts(r.Seq)
+	if err != nil {
+		return err
+	}
+	for i := range history {
+		p.value = appendOutcome(p.value[:0], &history[i])
+		p.set(attemptKey(r.Seq, uint32(i)), p.value)
+	}
+	r.mark = 0
+	for i := range r.Deliveries {
+		r.Deliveries[i].letter = false
+	}
+	x.putRecord(p, r)
+	p.set(sourceKey(r.Source, chunkOf(r.Seq)), nil)
+	p.set(tickKey(idTime(r.ID), chunkOf(r.Seq)), nil)
+	return nil
+}
+
+// forget takes the events before end that go out of the sums.
+func (x *Index) forget(end event.Seq) (dead int, err error) {
+	it, err := x.iter(seqKey(rowEvent, 0), seqKey(rowEvent, end))
+	if err != nil {
+		return 0, err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		r, err := parseRecord(seqAt(it.Key()), it.Value())
+		if err != nil {
+			return 0, errors.Join(fmt.Errorf("%w: %w", ErrDamaged, err), it.Close())
+		}
+		if r.Living() {
+			continue
+		}
+		if r.First.IsZero() {
+			x.meta.Counts.Events--
+		}
+		for i := range r.Deliveries {
+			if d := &r.Deliveries[i]; d.Letter() {
+				dead++
+				x.meta.Counts.Destinations[d.Destination].Dead--
+			}
+		}
+	}
+	return dead, closeIter(it)
+}
+
+// trimTicks removes the t rows of trimmed chunks. They come first, but for clocks that jumped; what
+// it leaves behind leads nowhere and harms nobody.
+func (x *Index) trimTicks(p *put, end event.Seq) error {
+	it, err := x.iter([]byte{rowTick}, []byte{rowTick + 1})
+	if err != nil {
+		return err
+	}
+	kept := 0
+	for ok := it.First(); ok && kept < ticksRemembered; ok = it.Next() {
+		if binary.BigEndian.Uint64(it.Key()[9:]) < chunkOf(end) {
+			p.delete(append([]byte(nil), it.Key()...))
+		} else {
+			kept++
+		}
+	}
+	return closeIter(it)
+}

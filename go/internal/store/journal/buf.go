@@ -1,0 +1,110 @@
+package journal
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// Buf is page-aligned memory outside the Go heap, shared by count. The last Release gives it back;
+// its bytes must not be touched afterwards.
+type Buf struct {
+	data    []byte
+	holders atomic.Int32
+	pool    *bufPool
+}
+
+// Retain adds a holder. The caller must be one.
+func (b *Buf) Retain() {
+	if b.holders.Add(1) <= 1 {
+		panic("journal: retain of a released buffer")
+	}
+}
+
+// Release takes a holder away.
+func (b *Buf) Release() {
+	switch n := b.holders.Add(-1); {
+	case n == 0:
+		b.pool.put(b)
+	case n < 0:
+		panic("journal: release of a released buffer")
+	}
+}
+
+// bufPool hands out buffers by powers of two and keeps some of those that come back, so that
+// steady traffic maps no memory.
+type bufPool struct {
+	mu       sync.Mutex
+	free     [48][]*Buf // by class: 4096 << class bytes
+	freeSize int64
+	keep     int64
+	mapped   int // buffers that exist, in use or not
+}
+
+func sizeClass(size int64) int {
+	return bits.Len64(uint64((max(size, 1) - 1) >> 12))
+}
+
+// get gives a buffer of at least size bytes with one holder; its content is arbitrary.
+func (p *bufPool) get(size int64) (*Buf, error) {
+	class := sizeClass(size)
+	p.mu.Lock()
+	if list := p.free[class]; len(list) > 0 {
+		b := list[len(list)-1]
+		p.free[class] = list[:len(list)-1]
+		p.freeSize -= int64(len(b.data))
+		p.mu.Unlock()
+		b.holders.Store(1)
+		return b, nil
+	}
+	p.mu.Unlock()
+	data, err := syscall.Mmap(-1, 0, BlockSize<<class, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("map a buffer of %d bytes: %w", BlockSize<<class, err)
+	}
+	b := &Buf{data: data, pool: p}
+	b.holders.Store(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mapped++
+	return b, nil
+}
+
+func (p *bufPool) put(b *Buf) {
+	p.mu.Lock()
+	if p.freeSize+int64(len(b.data)) <= p.keep {
+		class := sizeClass(int64(len(b.data)))
+		p.free[class] = append(p.free[class], b)
+		p.freeSize += int64(len(b.data))
+		p.mu.Unlock()
+		return
+	}
+	p.mapped--
+	p.mu.Unlock()
+	unmap(b)
+}
+
+// close unmaps what is idle; buffers still held are unmapped when they come back.
+func (p *bufPool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keep, p.freeSize = 0, 0
+	for class := range p.free {
+		for _, b := range p.free[class] {
+			p.mapped--
+			unmap(b)
+		}
+		p.free[class] = nil
+	}
+}
+
+func unmap(b *Buf) {
+	if err := syscall.Munmap(b.data); err != nil {
+		// Not ours to unmap: our own count of holders is broken.
+		panic(fmt.Sprintf("journal: unmap a buffer: %v", err))
+	}
+	b.data = nil
+}

@@ -1,0 +1,308 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"sluice/go/internal/event"
+	"sluice/go/internal/store/index"
+)
+
+// seen waits until every group that Append returned for is in the index's rows, so that whoever was
+// told 2xx finds his event.
+func (s *Store) seen() error {
+	if s.closed.Load() {
+		return ErrClosed
+	}
+	want := s.handoff.last()
+	for {
+		s.mu.Lock()
+		moved := s.moved
+		if s.applied.Load() >= want {
+			err := s.commit()
+			s.mu.Unlock()
+			if err != nil {
+				return s.fail(err)
+			}
+			return nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-moved:
+		case <-s.failed:
+			return s.failure
+		}
+	}
+}
+
+// Events lists events, newest first.
+func (s *Store) Events(f Filter) (Page[Event], error) {
+	var page Page[Event]
+	if err := s.seen(); err != nil {
+		return page, err
+	}
+	if !f.ID.IsZero() {
+		r, err := s.index.Find(f.ID)
+		if err != nil || r == nil || !f.matches(r) {
+			return page, s.readFault(err)
+		}
+		if e := s.event(r); f.ProviderID == "" || e.ProviderID == f.ProviderID {
+			page.Items = append(page.Items, e)
+		}
+		return page, nil
+	}
+	q := index.Query{Source: f.Source, State: f.State, Since: nsOf(f.Since), Before: f.Before.Seq}
+	err := s.index.Events(q, func(r *index.Record) bool {
+		if !f.matches(r) {
+			return true
+		}
+		e := s.event(r)
+		if f.ProviderID != "" && e.ProviderID != f.ProviderID {
+			return true
+		}
+		if f.Limit > 0 && len(page.Items) == f.Limit {
+			page.Next = Cursor{Seq: page.Items[f.Limit-1].Seq}
+			return false
+		}
+		page.Items = append(page.Items, e)
+		return true
+	})
+	return page, s.readFault(err)
+}
+
+// readFault stops the store when the index is damaged; other faults are the reader's alone.
+func (s *Store) readFault(err error) error {
+	if err != nil && isDamage(err) {
+		return s.fail(err)
+	}
+	return err
+}
+
+// matches checks all of a filter but for the provider's ID, which takes a read.
+func (f *Filter) matches(r *index.Record) bool {
+	state := r.State()
+	return (f.Source == 0 || f.Source == r.Source) &&
+		(f.Destination == 0 || r.Delivery(f.Destination) != nil) &&
+		(f.State == state || f.State == 0 && (state != event.Duplicate || f.ID == r.ID)) &&
+		(f.Since.IsZero() || r.Received >= f.Since.UnixNano()) &&
+		(f.Until.IsZero() || r.Received < f.Until.UnixNano()) &&
+		(f.ID.IsZero() || f.ID == r.ID)
+}
+
+func nsOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func timeOf(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+func (s *Store) event(r *index.Record) Event {
+	e := Event{
+		Seq: r.Seq, ID: r.ID, Source: r.Source, Received: time.Unix(0, r.Received), Size: r.Size,
+		Route: r.Route, State: r.State(), First: r.First, ProviderID: s.providerID(r),
+	}
+	for i := range r.Deliveries {
+		d := &r.Deliveries[i]
+		state := DeliveryState{
+			Destination: d.Destination, State: d.State, Attempts: d.Attempts, Code: d.Code,
+			LastError: d.Err, At: timeOf(d.At), Dropped: d.Dropped,
+		}
+		if d.State == event.Retrying || d.State == event.Pending {
+			state.Next = timeOf(d.Next)
+		}
+		e.Destinations = append(e.Destinations, state)
+	}
+	return e
+}
+
+// providerID reads the frame; one that is damaged has no provider's ID.
+func (s *Store) providerID(r *index.Record) string {
+	if s.opt.Identify == nil {
+		return ""
+	}
+	lease, err := s.journal.Read(r.Loc)
+	if err != nil {
+		s.opt.Log.Warn("event cannot be read for a listing", "id", r.ID, "err", err)
+		return ""
+	}
+	defer lease.Release()
+	return s.opt.Identify(lease.Bytes)
+}
+
+// Event tells all about one event. ErrNotFound: there is none, or retention took it.
+func (s *Store) Event(id event.ID) (Detail, error) {
+	if err := s.seen(); err != nil {
+		return Detail{}, err
+	}
+	r, err := s.index.Find(id)
+	if err != nil {
+		return Detail{}, s.readFault(err)
+	}
+	if r == nil {
+		return Detail{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	detail := Detail{Event: s.event(r)}
+	if detail.Attempts, err = s.index.Attempts(r.Seq); err != nil {
+		return Detail{}, s.readFault(err)
+	}
+	for i := range r.Deliveries {
+		if d := &r.Deliveries[i]; d.Plain {
+			detail.Attempts = append(detail.Attempts, plainAttempt(r.Seq, d))
+		}
+	}
+	slices.SortStableFunc(detail.Attempts, func(a, b event.Outcome) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Destination, b.Destination))
+	})
+	return detail, nil
+}
+
+// DeadLetters lists dead letters, the newest event's first. State is not looked at.
+func (s *Store) DeadLetters(f Filter) (Page[DeadLetter], error) {
+	var page Page[DeadLetter]
+	if err := s.seen(); err != nil {
+		return page, err
+	}
+	err := s.index.Dead(f.Before.Seq, f.Before.Destination, func(r *index.Record,
+		d *index.Delivery) bool {
+		if !f.matchesDead(r, d) ||
+			f.ProviderID != "" && s.providerID(r) != f.ProviderID {
+			return true
+		}
+		if f.Limit > 0 && len(page.Items) == f.Limit {
+			last := page.Items[f.Limit-1]
+			page.Next = Cursor{Seq: last.Seq, Destination: last.Destination}
+			return false
+		}
+		page.Items = append(page.Items, DeadLetter{
+			Seq: r.Seq, ID: r.ID, Source: r.Source, Destination: d.Destination,
+			Attempts: d.Attempts, Code: d.Code, LastError: d.Err, At: timeOf(d.At),
+		})
+		return true
+	})
+	return page, s.readFault(err)
+}
+
+func (f *Filter) matchesDead(r *index.Record, d *index.Delivery) bool {
+	return d.Letter() && (f.Source == 0 || f.Source == r.Source) &&
+		(f.Destination == 0 || f.Destination == d.Destination) &&
+		(f.Since.IsZero() || d.At >= f.Since.UnixNano()) &&
+		(f.Until.IsZero() || d.At < f.Until.UnixNano()) &&
+		(f.ID.IsZero() || f.ID == r.ID)
+}
+
+// tailPage is how many events Tail reads at a time.
+const tailPage = 256
+
+// Tail gives the events that become durable from now on and match, oldest first, until ctx ends or
+// the caller stops. Limit and Before are not looked at. An error is the last thing it gives.
+func (s *Store) Tail(ctx context.Context, f Filter) iter.Seq2[Event, error] {
+	after := event.NewSeq(s.journal.Durable()+1, 0) - 1
+	return func(yield func(Event, error) bool) {
+		for {
+			s.mu.Lock()
+			moved, last := s.moved, event.NewSeq(s.applied.Load()+1, 0)-1
+			err := s.commit()
+			s.mu.Unlock()
+			for err == nil && after < last {
+				var page []Event
+				if page, after, err = s.tailPage(f, after, last); err != nil {
+					break
+				}
+				for _, e := range page {
+					if !yield(e, nil) {
+						return
+					}
+				}
+			}
+			if err == nil {
+				select {
+				case <-moved:
+					continue
+				case <-s.failed:
+					err = s.failure
+				case <-ctx.Done():
+					return
+				}
+			}
+			yield(Event{}, err)
+			return
+		}
+	}
+}
+
+// tailPage reads up to tailPage events of (after, last] and tells how far it came.
+func (s *Store) tailPage(f Filter, after, last event.Seq) (page []Event, to event.Seq, err error) {
+	to = last
+	err = s.index.Forwards(after, last, func(r *index.Record) bool {
+		if len(page) == tailPage {
+			to = page[tailPage-1].Seq
+			return false
+		}
+		if f.matches(r) {
+			if e := s.event(r); f.ProviderID == "" || e.ProviderID == f.ProviderID {
+				page = append(page, e)
+			}
+		}
+		return true
+	})
+	return page, to, s.readFault(err)
+}
+
+// Stats looks at the whole store.
+func (s *Store) Stats() Stats {
+	space := s.Space()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	meta := s.index.Meta()
+	out := Stats{
+		JournalBytes: space.UsedBytes, Events: meta.Counts.Events, Durable: s.journal.Durable(),
+		Applied: meta.Applied, Flushed: s.flushed, Writable: space.Writable, Oldest: space.Oldest,
+	}
+	for id, n := range meta.Counts.Sources {
+		out.Sources = append(out.Sources,
+			SourceStats{Source: id, Accepted: n.Accepted, Duplicates: n.Duplicates})
+	}
+	slices.SortFunc(out.Sources, func(a, b SourceStats) int { return cmp.Compare(a.Source, b.Source) })
+	for id, n := range meta.Counts.Destinations {
+		out.Destinations = append(out.Destinations, DestinationStats{
+			Destination: id, Backlog: n.Backlog, Dead: n.Dead, Oldest: s.oldestWaiting(id),
+			Leased: uint64(s.queue(id).leased),
+		})
+	}
+	slices.SortFunc(out.Destinations, func(a, b DestinationStats) int {
+		return cmp.Compare(a.Destination, b.Destination)
+	})
+	return out
+}
+
+// oldestWaiting looks at what is in memory and at the first that was never tried. Of retries that
+// are in the index alone it knows nothing; they are due later than those in memory.
+func (s *Store) oldestWaiting(dest uint32) (oldest time.Time) {
+	q := s.queue(dest)
+	for _, e := range q.held {
+		if oldest.IsZero() || e.Received.Before(oldest) {
+			oldest = e.Received
+		}
+	}
+	if !q.moreFresh {
+		return oldest
+	}
+	r, err := s.index.FirstFresh(dest, q.freshFrom)
+	if err == nil && r != nil {
+		if at := time.Unix(0, r.Received); oldest.IsZero() || at.Before(oldest) {
+			oldest = at
+		}
+	}
+	return oldest
+}

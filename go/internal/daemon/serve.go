@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/pprof"
 	"sync"
 	"time"
 
@@ -61,8 +63,12 @@ func (d *Daemon) serve(ctx context.Context) (func(), error) {
 			cancel()
 			return nil, fmt.Errorf("admin.http: %w", err)
 		}
+		pages := d.metrics.Handler()
+		if c.Dev {
+			addProfiles(pages)
+		}
 		serving.Go(func() {
-			if err := observe.Serve(ctx, l, d.metrics.Handler()); err != nil {
+			if err := observe.Serve(ctx, l, pages); err != nil {
 				d.log.Error("metrics", "error", err)
 			}
 		})
@@ -84,4 +90,11 @@ func (d *Daemon) serve(ctx context.Context) (func(), error) {
 		}
 		serving.Wait()
 	}, nil
+}
+
+// addProfiles shows where this process spends its time; in development only.
+func addProfiles(pages *http.ServeMux) {
+	pages.HandleFunc("GET /debug/pprof/", pprof.Index)
+	pages.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	pages.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 }

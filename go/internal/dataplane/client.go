@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
 	pb "sluice/proto/sluice/v1"
@@ -29,6 +30,13 @@ type Client struct {
 func Dial(socket string) (*Client, error) {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // a socket of our own directory
+		// A data plane that was just started binds within milliseconds; the default waits a second.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: 5 * time.Millisecond, Multiplier: 1.3, MaxDelay: 100 * time.Millisecond,
+			},
+			MinConnectTimeout: time.Second,
+		}),
 		grpc.WithDisableServiceConfig())
 	if err != nil {
 		return nil, fmt.Errorf("dial the data plane: %w", err)

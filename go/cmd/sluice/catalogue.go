@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+
+	"sluice/go/internal/config"
+	"sluice/go/internal/provider"
+	"sluice/go/internal/provider/catalogue"
+)
+
+// configOptions says what this version has built and what its provider catalogue knows.
+func configOptions(dev bool) config.Options {
+	return config.Options{
+		Dev: dev,
+		Supports: config.AllBut(
+			config.AcknowledgeDelivered, config.AlgorithmAIMD, config.AlgorithmGradient2,
+			config.AlgorithmMinGradient, config.BreakerTuning, config.MutualTLS,
+			config.OverloadCoDel, config.PacingLittle, config.Postgres, config.ProxyProtocol,
+			config.RespondDestination, config.TLS, config.UnixListener,
+		),
+		Provider: func(name string) (config.Provider, bool) {
+			scheme, ok := catalogue.Lookup(name)
+			if !ok {
+				return config.Provider{}, false
+			}
+			return configProvider(scheme), true
+		},
+		Providers: catalogue.Names(),
+		CheckScheme: func(s config.Scheme) (config.Provider, []config.SchemeFault) {
+			scheme, err := catalogue.Parse(s.YAML)
+			if err != nil {
+				return config.Provider{}, schemeFaults(err)
+			}
+			return configProvider(scheme), nil
+		},
+	}
+}
+
+func configProvider(s *provider.Scheme) config.Provider {
+	return config.Provider{
+		Deadline: s.Contract.Deadline.Or(0), Methods: s.Methods(), NeedsSecret: !s.Unsigned(),
+		ShedStatus: s.Contract.ShedStatus.Or(0),
+		CheckSecrets: func(secrets []config.Secret) []config.SecretFault {
+			return checkSecrets(s, secrets)
+		},
+	}
+}
+
+func checkSecrets(s *provider.Scheme, secrets []config.Secret) []config.SecretFault {
+	var parsed []provider.Secret
+	for i, secret := range secrets {
+		p, err := provider.ParseSecret(string(secret.Reveal()))
+		if err != nil {
+			return []config.SecretFault{{Index: i, Problem: err.Error()}}
+		}
+		parsed = append(parsed, p)
+	}
+	_, err := provider.Compile(s, parsed, provider.Options{})
+	if err == nil {
+		return nil
+	}
+	if fault := (*provider.SecretError)(nil); errors.As(err, &fault) {
+		return []config.SecretFault{{Index: fault.Index, Problem: fault.Reason}}
+	}
+	return []config.SecretFault{{Index: -1, Problem: err.Error()}}
+}
+
+// schemeFaults takes the joined faults of a scheme apart.
+func schemeFaults(err error) []config.SchemeFault {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		var list []config.SchemeFault
+		for _, one := range many.Unwrap() {
+			list = append(list, schemeFaults(one)...)
+		}
+		return list
+	}
+	if fault := (*catalogue.Fault)(nil); errors.As(err, &fault) {
+		return []config.SchemeFault{{Line: fault.Line, Path: fault.Key, Problem: fault.Text}}
+	}
+	return []config.SchemeFault{{Line: 1, Problem: err.Error()}}
+}

@@ -1,0 +1,318 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	pb "sluice/proto/sluice/v1"
+)
+
+const (
+	listedDefault = 50
+	bodyShownMax  = 16 << 10
+)
+
+func eventsCommand() *cobra.Command {
+	return group("events", "what was accepted, and what became of it",
+		eventsListCommand(), eventsShowCommand(), eventsTailCommand(), eventsReplayCommand())
+}
+
+func eventsListCommand() *cobra.Command {
+	var where daemonFlags
+	var filter filterFlags
+	var limit uint32
+	var inJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "list events, newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := filter.filter(args, time.Now())
+			if err != nil {
+				return err
+			}
+			return where.call(cmd, func(ctx context.Context, d *remote) error {
+				stream, err := d.ListEvents(ctx, &pb.ListEventsRequest{Filter: f, Limit: limit})
+				if err != nil {
+					return err
+				}
+				if inJSON {
+					return each(stream, func(e *pb.Event) error {
+						return jsonLine(cmd.OutOrStdout(), newEventShape(e))
+					})
+				}
+				t := table(cmd.OutOrStdout(), eventHeads...)
+				if err := each(stream, func(e *pb.Event) error {
+					row(t, eventCells(e)...)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return t.Flush()
+			})
+		},
+	}
+	where.add(cmd.Flags())
+	filter.add(cmd.Flags(), true)
+	cmd.Flags().Uint32Var(&limit, "limit", listedDefault, "at most so many; 0 is all")
+	asJSON(cmd, &inJSON, true)
+	return cmd
+}
+
+// each reads a stream to its end.
+func each[T any](stream grpc.ServerStreamingClient[T], do func(*T) error) error {
+	for {
+		item, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := do(item); err != nil {
+			return err
+		}
+	}
+}
+
+var eventHeads = []string{"RECEIVED", "ID", "SOURCE", "STATE", "SIZE", "ATTEMPTS", "NEXT", "ERROR"}
+
+// eventCells shows, of several destinations, the one that makes the event's state.
+func eventCells(e *pb.Event) []string {
+	cells := []string{when(e.GetReceivedNs()), e.GetId(), e.GetSource(), e.GetState(),
+		bytesText(e.GetSize()), "", "", ""}
+	for _, d := range e.GetDestinations() {
+		if d.GetState() == e.GetState() {
+			cells[5], cells[6] = number(uint64(d.GetAttempts())), when(d.GetNextAttemptNs())
+			if d.GetLastError() != "" {
+				cells[7] = d.GetName() + ": " + d.GetLastError()
+			}
+			break
+		}
+	}
+	return cells
+}
+
+func eventsShowCommand() *cobra.Command {
+	var where daemonFlags
+	var inJSON, body bool
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "all of one event", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if inJSON && body {
+				return usagef("--json and --body exclude each other")
+			}
+			return where.call(cmd, func(ctx context.Context, d *remote) error {
+				e, err := d.GetEvent(ctx, &pb.GetEventRequest{Id: args[0]})
+				switch {
+				case err != nil:
+					return err
+				case inJSON:
+					return jsonLine(cmd.OutOrStdout(), newDetailShape(e))
+				case body:
+					_, err := cmd.OutOrStdout().Write(e.GetBody())
+					return err
+				}
+				return printDetail(cmd.OutOrStdout(), e)
+			})
+		},
+	}
+	where.add(cmd.Flags())
+	asJSON(cmd, &inJSON, false)
+	cmd.Flags().BoolVar(&body, "body", false, "the body alone, byte for byte")
+	return cmd
+}
+
+func printDetail(w io.Writer, d *pb.EventDetail) error {
+	e := d.GetEvent()
+	t := table(w, "id", e.GetId())
+	row(t, "source", e.GetSource())
+	row(t, "sender's id", e.GetProviderId())
+	row(t, "received", when(e.GetReceivedNs())+" from "+d.GetPeer())
+	row(t, "state", e.GetState())
+	row(t, "acknowledged", d.GetAcknowledge())
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := printDeliveries(w, d); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "\n%s %s\n", printable(d.GetMethod()), printable(d.GetTarget()))
+	for _, h := range d.GetHeaders() {
+		fmt.Fprintf(&b, "%s: %s\n", printable(string(h.GetName())), printable(fieldText(h.GetValue())))
+	}
+	b.WriteString("\n" + bodyText(d.GetBody()) + "\n")
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func printDeliveries(w io.Writer, d *pb.EventDetail) error {
+	if len(d.GetEvent().GetDestinations()) > 0 {
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+		t := table(w, "DESTINATION", "STATE", "ATTEMPTS", "NEXT", "ERROR")
+		for _, to := range d.GetEvent().GetDestinations() {
+			row(t, to.GetName(), to.GetState(), number(uint64(to.GetAttempts())),
+				when(to.GetNextAttemptNs()), to.GetLastError())
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(d.GetAttempts()) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	t := table(w, "AT", "DESTINATION", "OUTCOME", "ATTEMPT", "CODE", "BY", "ERROR")
+	for _, a := range d.GetAttempts() {
+		cells := []string{when(a.GetAtNs()), a.GetDestination(), a.GetOutcome(), "", "",
+			a.GetBy(), a.GetError()}
+		if a.GetAttempt() > 0 {
+			cells[3] = number(uint64(a.GetAttempt()))
+		}
+		if a.GetCode() > 0 {
+			cells[4] = number(uint64(a.GetCode()))
+		}
+		row(t, cells...)
+	}
+	return t.Flush()
+}
+
+// bodyText shows a body that a terminal can take, and otherwise how to get at it.
+func bodyText(body []byte) string {
+	bad := bytes.ContainsFunc(body, func(r rune) bool {
+		return r < ' ' && r != '\n' && r != '\r' && r != '\t' || r >= 0x7f && r < 0xa0
+	})
+	if bad || !utf8.Valid(body) || len(body) > bodyShownMax {
+		return fmt.Sprintf("(a body of %s that is not shown here; see --body)",
+			bytesText(uint64(len(body))))
+	}
+	return string(body)
+}
+
+func eventsTailCommand() *cobra.Command {
+	var where daemonFlags
+	var source string
+	var inJSON bool
+	var count uint64
+	cmd := &cobra.Command{
+		Use: "tail", Short: "events as they are accepted", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return where.call(cmd, func(ctx context.Context, d *remote) error {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				stream, err := d.TailEvents(ctx, &pb.TailEventsRequest{Source: source})
+				if err != nil {
+					return err
+				}
+				seen := uint64(0)
+				err = each(stream, func(e *pb.Event) error {
+					if err := printTail(cmd.OutOrStdout(), e, inJSON); err != nil {
+						return err
+					}
+					if seen++; seen == count {
+						return errEnough
+					}
+					return nil
+				})
+				if errors.Is(err, errEnough) {
+					return nil
+				}
+				return err
+			})
+		},
+	}
+	where.add(cmd.Flags())
+	cmd.Flags().StringVar(&source, "source", "", "of this source")
+	cmd.Flags().Uint64Var(&count, "count", 0, "end after so many; 0 goes on")
+	asJSON(cmd, &inJSON, true)
+	return cmd
+}
+
+var errEnough = errors.New("that was the last one asked for")
+
+func printTail(w io.Writer, e *pb.Event, inJSON bool) error {
+	if inJSON {
+		return jsonLine(w, newEventShape(e))
+	}
+	_, err := fmt.Fprintf(w, "%s  %s  %s  %s  %s\n", when(e.GetReceivedNs()), e.GetId(),
+		printable(e.GetSource()), bytesText(e.GetSize()), printable(e.GetProviderId()))
+	return err
+}
+
+func eventsReplayCommand() *cobra.Command {
+	var where daemonFlags
+	var filter filterFlags
+	var everything, dryRun, inJSON bool
+	var to string
+	cmd := &cobra.Command{
+		Use:   "replay [ID...]",
+		Short: "deliver events again",
+		Long: `Makes new deliveries of the events that match. A delivery that waits is left as it is, one that
+is being retried is due at once. Destinations get the same Idempotency-Key as before.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := wantsSelection(&filter, args, everything); err != nil {
+				return err
+			}
+			f, err := filter.filter(args, time.Now())
+			if err != nil {
+				return err
+			}
+			return where.call(cmd, func(ctx context.Context, d *remote) error {
+				r, err := d.ReplayEvents(ctx, &pb.ReplayEventsRequest{
+					Filter: f, Destination: to, DryRun: dryRun,
+				})
+				if err != nil {
+					return err
+				}
+				return printReplay(cmd.OutOrStdout(), r, dryRun, inJSON)
+			})
+		},
+	}
+	where.add(cmd.Flags())
+	filter.add(cmd.Flags(), true)
+	cmd.Flags().StringVar(&to, "to", "", "only to this `DESTINATION`")
+	cmd.Flags().BoolVar(&everything, "all", false, "all events, without any filter")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "count, but change nothing")
+	asJSON(cmd, &inJSON, false)
+	return cmd
+}
+
+// wantsSelection keeps a forgotten filter from meaning everything.
+func wantsSelection(f *filterFlags, args []string, everything bool) error {
+	none := f.empty() && len(args) == 0
+	switch {
+	case none && !everything:
+		return usagef("say which: ids, a filter, or --all")
+	case !none && everything:
+		return usagef("--all and a filter exclude each other")
+	}
+	return nil
+}
+
+func printReplay(w io.Writer, r *pb.ReplayReply, dryRun, inJSON bool) error {
+	if inJSON {
+		return jsonLine(w, struct {
+			Events     uint64 `json:"events"`
+			Deliveries uint64 `json:"deliveries"`
+			DryRun     bool   `json:"dry_run"`
+		}{r.GetEvents(), r.GetDeliveries(), dryRun})
+	}
+	verb := "made"
+	if dryRun {
+		verb = "would be made"
+	}
+	_, err := fmt.Fprintf(w, "%s of %s %s\n", plural(r.GetDeliveries(), "delivery", "deliveries"),
+		plural(r.GetEvents(), "event", "events"), verb)
+	return err
+}

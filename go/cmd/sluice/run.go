@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"sluice/go/internal/config"
+	"sluice/go/internal/daemon"
+	"sluice/go/internal/store"
+)
+
+// spareFiles are descriptors beside connections: journal, index, deliveries, admin.
+const spareFiles = 1024
+
+func runCommand() *cobra.Command {
+	var file, binary, fault string
+	var dev, verbose bool
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "run the daemon; it supervises the data plane",
+		Long: `Runs sluice: opens the listeners, starts and watches the data plane, journals, delivers.
+
+Without --config it runs the embedded defaults; with --dev as well, secrets may stand in the file and
+deliveries are printed. SIGTERM and Ctrl-C drain and stop, SIGHUP reads the config again.
+The daemon is ready when GET /readyz on the admin.http address answers 200.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			level := slog.LevelInfo
+			if verbose {
+				level = slog.LevelDebug
+			}
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+			if fault != "" {
+				if !dev {
+					return usage(errors.New("--fault-point works with --dev only"))
+				}
+				if err := daemon.Arm(fault); err != nil {
+					return usage(err)
+				}
+			}
+			load := func() (*config.Config, error) { return loadConfig(file, dev) }
+			c, err := load()
+			if err != nil {
+				return usage(err)
+			}
+			if binary, err = findDataplane(binary); err != nil {
+				return err
+			}
+			if err := fitConnections(c, log); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cmd.OutOrStdout(), log, c, load, binary)
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "config `FILE`; the embedded defaults without it")
+	cmd.Flags().BoolVar(&dev, "dev", false, "development: secrets may stand in the file")
+	cmd.Flags().StringVar(&binary, "dataplane", "",
+		"`PATH` of sluice-dataplane; beside this program or on PATH without it")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log refused requests as well")
+	cmd.Flags().StringVar(&fault, "fault-point", "",
+		"kill this process at the nth pass of a step, `NAME:N` (with --dev)")
+	_ = cmd.Flags().MarkHidden("fault-point") // it exists
+	return cmd
+}
+
+func loadConfig(file string, dev bool) (*config.Config, error) {
+	o := configOptions(dev)
+	switch {
+	case file != "":
+		return config.Load(file, o)
+	case dev:
+		return config.Dev(o)
+	}
+	return config.Default(o)
+}
+
+// serve runs the daemon until a signal ends it.
+func serve(
+	ctx context.Context, out io.Writer, log *slog.Logger, c *config.Config,
+	load func() (*config.Config, error), binary string,
+) error {
+	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer cancel()
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	out = &lineWriter{to: out}
+	var reloads sync.WaitGroup
+	defer reloads.Wait()
+	err := daemon.Run(ctx, daemon.Options{
+		Config: c, Load: load, Binary: binary, Stdout: out, Log: log, Version: version,
+		Ready: func(d *daemon.Daemon) {
+			fmt.Fprint(out, greeting(c, d.Listeners()))
+			reloads.Go(func() {
+				for {
+					select {
+					case <-ctx.Done():
+						return
+					case <-hup:
+						if _, err := d.Reload(ctx); err != nil {
+							log.Error("reload refused; the old config stays", "error", err)
+						}
+					}
+				}
+			})
+		},
+	})
+	cancel()
+	if errors.Is(err, store.ErrLocked) {
+		return fmt.Errorf("%w: one daemon serves a data directory; stop the other one or choose "+
+			"another data_dir", err)
+	}
+	return err
+}
+
+// lineWriter lets deliveries and the greeting share an output.
+type lineWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
+}
+
+// findDataplane finds the data plane: as told, beside this program, or on PATH.
+func findDataplane(told string) (string, error) {
+	if told != "" {
+		if _, err := os.Stat(told); err != nil {
+			return "", fmt.Errorf("--dataplane: %w", err)
+		}
+		return told, nil
+	}
+	const name = "sluice-dataplane"
+	if own, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(own), name)
+		if _, err := os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%s is neither beside this program nor on PATH: build it with "+
+			"`make build`, or name it with --dataplane", name)
+	}
+	return path, nil
+}
+
+// fitConnections raises the limit on descriptors to its hard one, for the data plane too, and fits
+// max_connections to it.
+func fitConnections(c *config.Config, log *slog.Logger) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("read RLIMIT_NOFILE: %w", err)
+	}
+	limit.Cur = limit.Max
+	// Set even where it is no change: the runtime would give children the old soft limit back.
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("raise RLIMIT_NOFILE to %d: %w", limit.Max, err)
+	}
+	fits := max(int64(limit.Max)-spareFiles, 64)
+	if int64(c.HTTP.MaxConnections) > fits {
+		log.Warn("http.max_connections is over what the limit on open files allows and was lowered; "+
+			"raise it with LimitNOFILE= or ulimit -Hn",
+			"max_connections", c.HTTP.MaxConnections, "limit", limit.Max, "now", fits)
+		c.HTTP.MaxConnections = int(fits)
+	}
+	return nil
+}
+
+// greeting tells where to send, with an example that is signed and ready to paste.
+func greeting(c *config.Config, listeners []string) string {
+	var b strings.Builder
+	for _, at := range listeners {
+		fmt.Fprintf(&b, "listening on http://%s\n", at)
+	}
+	if c.Admin.HTTP != "" {
+		fmt.Fprintf(&b, "metrics and health on http://%s/metrics\n", c.Admin.HTTP)
+	}
+	if c.Dev && len(listeners) > 0 {
+		b.WriteString(example(c, listeners[0]))
+	}
+	return b.String()
+}
+
+// example is a request as GitHub would sign it, for the first source of that kind.
+func example(c *config.Config, at string) string {
+	const body = `{"zen":"Keep it logically awesome.","hook_id":1}`
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		if s.Provider != "github" || len(s.Secrets) == 0 {
+			continue
+		}
+		signature := githubSignature(s.Secrets[0].Reveal(), []byte(body))
+		return fmt.Sprintf(`
+try it:
+
+  curl -i http://%s%s \
+    -H 'Content-Type: application/json' -H 'X-GitHub-Event: ping' \
+    -H 'X-GitHub-Delivery: %s' \
+    -H 'X-Hub-Signature-256: %s' \
+    -d '%s'
+
+`, at, s.Path, randomUUID(), signature, body)
+	}
+	return ""
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"unicode/utf8"
+
+	pb "sluice/proto/sluice/v1"
+)
+
+// The shapes that scripts read. A field that is here stays; more may come.
+
+type statusShape struct {
+	Ready         bool               `json:"ready"`
+	Generation    uint32             `json:"generation"`
+	ConfigVersion uint32             `json:"config_version"`
+	UptimeS       float64            `json:"uptime_s"`
+	Listeners     []listenerShape    `json:"listeners"`
+	Admission     admissionShape     `json:"admission"`
+	Journal       journalShape       `json:"journal"`
+	Sources       []sourceShape      `json:"sources"`
+	Destinations  []destinationShape `json:"destinations"`
+	DataPlane     dataPlaneShape     `json:"dataplane"`
+	Problems      []string           `json:"problems"`
+	Version       string             `json:"version"`
+}
+
+type listenerShape struct {
+	Address string `json:"address"`
+}
+
+type admissionShape struct {
+	Limit      uint64 `json:"limit"`
+	Inflight   uint64 `json:"inflight"`
+	Held       uint64 `json:"held"`
+	Overloaded bool   `json:"overloaded"`
+}
+
+type journalShape struct {
+	Bytes        uint64   `json:"bytes"`
+	Events       uint64   `json:"events"`
+	OldestS      float64  `json:"oldest_s"`
+	Writable     bool     `json:"writable"`
+	ID           string   `json:"id"`
+	DurableGroup uint64   `json:"durable_group"`
+	AppliedGroup uint64   `json:"applied_group"`
+	Damage       []string `json:"damage"`
+}
+
+type sourceShape struct {
+	Name         string `json:"name"`
+	Accepted     uint64 `json:"accepted"`
+	Duplicates   uint64 `json:"duplicates"`
+	Unauthorized uint64 `json:"unauthorized"`
+	Refused      uint64 `json:"refused"`
+}
+
+type destinationShape struct {
+	Name    string  `json:"name"`
+	Breaker string  `json:"breaker"`
+	Backlog uint64  `json:"backlog"`
+	Dead    uint64  `json:"dead"`
+	OldestS float64 `json:"oldest_s"`
+}
+
+type dataPlaneShape struct {
+	Pid      uint32 `json:"pid"`
+	Driver   string `json:"driver"`
+	Restarts uint64 `json:"restarts"`
+}
+
+func newStatusShape(s *pb.Status) statusShape {
+	a, j, p := s.GetAdmission(), s.GetJournal(), s.GetDataplane()
+	out := statusShape{
+		Ready: s.GetReady(), Generation: s.GetGeneration(), ConfigVersion: s.GetConfigVersion(),
+		UptimeS: s.GetUptimeS(), Version: s.GetVersion(), Problems: list(s.GetProblems()),
+		Admission: admissionShape{a.GetLimit(), a.GetInflight(), a.GetHeld(), a.GetOverloaded()},
+		Journal: journalShape{
+			Bytes: j.GetBytes(), Events: j.GetEvents(), OldestS: j.GetOldestS(),
+			Writable: j.GetWritable(), ID: j.GetId(), DurableGroup: j.GetDurableGroup(),
+			AppliedGroup: j.GetAppliedGroup(), Damage: list(j.GetDamage()),
+		},
+		DataPlane: dataPlaneShape{p.GetPid(), p.GetDriver(), p.GetRestarts()},
+		Listeners: []listenerShape{}, Sources: []sourceShape{}, Destinations: []destinationShape{},
+	}
+	for _, l := range s.GetListeners() {
+		out.Listeners = append(out.Listeners, listenerShape{l.GetAddress()})
+	}
+	for _, n := range s.GetSources() {
+		out.Sources = append(out.Sources, sourceShape{n.GetName(), n.GetAccepted(),
+			n.GetDuplicates(), n.GetUnauthorized(), n.GetRefused()})
+	}
+	for _, d := range s.GetDestinations() {
+		out.Destinations = append(out.Destinations, destinationShape{d.GetName(), d.GetBreaker(),
+			d.GetBacklog(), d.GetDead(), d.GetOldestS()})
+	}
+	return out
+}
+
+// list makes an empty list of none, which scripts can go through.
+func list(of []string) []string {
+	if of == nil {
+		return []string{}
+	}
+	return of
+}
+
+type eventShape struct {
+	ID           string                  `json:"id"`
+	Source       string                  `json:"source"`
+	ProviderID   string                  `json:"provider_id"`
+	ReceivedAt   *string                 `json:"received_at"`
+	Size         uint64                  `json:"size"`
+	State        string                  `json:"state"`
+	Destinations []eventDestinationShape `json:"destinations"`
+}
+
+type eventDestinationShape struct {
+	Name          string  `json:"name"`
+	State         string  `json:"state"`
+	Attempts      uint32  `json:"attempts"`
+	NextAttemptAt *string `json:"next_attempt_at"`
+	LastError     string  `json:"last_error"`
+}
+
+func newEventShape(e *pb.Event) eventShape {
+	out := eventShape{
+		ID: e.GetId(), Source: e.GetSource(), ProviderID: e.GetProviderId(),
+		ReceivedAt: moment(e.GetReceivedNs()), Size: e.GetSize(), State: e.GetState(),
+		Destinations: []eventDestinationShape{},
+	}
+	for _, d := range e.GetDestinations() {
+		out.Destinations = append(out.Destinations, eventDestinationShape{d.GetName(), d.GetState(),
+			d.GetAttempts(), moment(d.GetNextAttemptNs()), d.GetLastError()})
+	}
+	return out
+}
+
+type detailShape struct {
+	eventShape
+	Method      string         `json:"method"`
+	Target      string         `json:"target"`
+	Peer        string         `json:"peer"`
+	Acknowledge string         `json:"acknowledge"`
+	SecretIndex uint32         `json:"secret_index"`
+	Headers     [][2]string    `json:"headers"`
+	Body        []byte         `json:"body"` // base64
+	Attempts    []attemptShape `json:"attempts"`
+}
+
+type attemptShape struct {
+	Destination   string  `json:"destination"`
+	Outcome       string  `json:"outcome"`
+	Attempt       uint32  `json:"attempt"`
+	Code          uint32  `json:"code"`
+	At            *string `json:"at"`
+	NextAttemptAt *string `json:"next_attempt_at"`
+	Error         string  `json:"error"`
+	By            string  `json:"by"`
+}
+
+func newDetailShape(e *pb.EventDetail) detailShape {
+	out := detailShape{
+		eventShape: newEventShape(e.GetEvent()), Method: e.GetMethod(), Target: e.GetTarget(),
+		Peer: e.GetPeer(), Acknowledge: e.GetAcknowledge(), SecretIndex: e.GetSecretIndex(),
+		Headers: [][2]string{}, Body: append([]byte{}, e.GetBody()...), Attempts: []attemptShape{},
+	}
+	for _, h := range e.GetHeaders() {
+		out.Headers = append(out.Headers, [2]string{string(h.GetName()), fieldText(h.GetValue())})
+	}
+	for _, a := range e.GetAttempts() {
+		out.Attempts = append(out.Attempts, attemptShape{a.GetDestination(), a.GetOutcome(),
+			a.GetAttempt(), a.GetCode(), moment(a.GetAtNs()), moment(a.GetNextNs()), a.GetError(),
+			a.GetBy()})
+	}
+	return out
+}
+
+// fieldText is a header's value as text: UTF-8 where it is that, otherwise a character for each
+// byte (ISO 8859-1, RFC 9110 section 5.5), so that no byte is lost.
+func fieldText(value []byte) string {
+	if utf8.Valid(value) {
+		return string(value)
+	}
+	runes := make([]rune, len(value))
+	for i, b := range value {
+		runes[i] = rune(b)
+	}
+	return string(runes)
+}
+
+type deadLetterShape struct {
+	ID          string  `json:"id"`
+	Source      string  `json:"source"`
+	Destination string  `json:"destination"`
+	Attempts    uint32  `json:"attempts"`
+	LastError   string  `json:"last_error"`
+	DeadAt      *string `json:"dead_at"`
+}
+
+func newDeadLetterShape(d *pb.DeadLetter) deadLetterShape {
+	return deadLetterShape{d.GetId(), d.GetSource(), d.GetDestination(), d.GetAttempts(),
+		d.GetLastError(), moment(d.GetDeadNs())}
+}
+
+type limitsShape struct {
+	Algorithm   string  `json:"algorithm"`
+	Limit       uint64  `json:"limit"`
+	Min         uint64  `json:"min"`
+	Max         uint64  `json:"max"`
+	PinnedUntil *string `json:"pinned_until"`
+	MaxHeld     uint64  `json:"max_held"`
+	HoldBudgetS float64 `json:"hold_budget_s"`
+	Inflight    uint64  `json:"inflight"`
+	Held        uint64  `json:"held"`
+}
+
+func newLimitsShape(l *pb.Limits) limitsShape {
+	return limitsShape{l.GetAlgorithm(), l.GetLimit(), l.GetMin(), l.GetMax(),
+		moment(l.GetPinnedUntilNs()), l.GetMaxHeld(), float64(l.GetHoldBudgetNs()) / 1e9,
+		l.GetInflight(), l.GetHeld()}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	pb "sluice/proto/sluice/v1"
+)
+
+func statusCommand() *cobra.Command {
+	var where daemonFlags
+	var inJSON bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "one look at the daemon", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return where.call(cmd, func(ctx context.Context, d *remote) error {
+				ctx, cancel := short(ctx)
+				defer cancel()
+				s, err := d.GetStatus(ctx, &pb.GetStatusRequest{})
+				if err != nil {
+					return err
+				}
+				if inJSON {
+					return jsonLine(cmd.OutOrStdout(), newStatusShape(s))
+				}
+				return printStatus(cmd.OutOrStdout(), s, nil)
+			})
+		},
+	}
+	where.add(cmd.Flags())
+	asJSON(cmd, &inJSON, false)
+	return cmd
+}
+
+// printStatus writes a status for people; rates, where there are any, go beside the totals.
+func printStatus(w io.Writer, s *pb.Status, rates *rates) error {
+	a, j, p := s.GetAdmission(), s.GetJournal(), s.GetDataplane()
+	state := "ready"
+	if !s.GetReady() {
+		state = "NOT READY"
+	}
+	if a.GetOverloaded() {
+		state += ", OVERLOADED"
+	}
+	var addresses []string
+	for _, l := range s.GetListeners() {
+		addresses = append(addresses, l.GetAddress())
+	}
+	writable := "writable"
+	if !j.GetWritable() {
+		writable = "NOT WRITABLE"
+	}
+	t := table(w, state, fmt.Sprintf("version %s, up %s, config %d",
+		s.GetVersion(), span(s.GetUptimeS()), s.GetConfigVersion()))
+	row(t, "listeners", strings.Join(addresses, ", "))
+	row(t, "data plane", fmt.Sprintf("generation %d, pid %d, %s, %s", s.GetGeneration(), p.GetPid(),
+		p.GetDriver(), plural(p.GetRestarts(), "restart", "restarts")))
+	row(t, "admission", fmt.Sprintf("%d of %d in flight, %d held",
+		a.GetInflight(), a.GetLimit(), a.GetHeld()))
+	row(t, "journal", fmt.Sprintf("%s, %s, oldest %s, %s", plural(j.GetEvents(), "event", "events"),
+		bytesText(j.GetBytes()), span(j.GetOldestS()), writable))
+	for _, problem := range s.GetProblems() {
+		row(t, "PROBLEM", problem)
+	}
+	for _, damage := range j.GetDamage() {
+		row(t, "DAMAGE", damage)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := printSources(w, s, rates); err != nil {
+		return err
+	}
+	return printDestinations(w, s)
+}
+
+func printSources(w io.Writer, s *pb.Status, rates *rates) error {
+	if len(s.GetSources()) == 0 {
+		return nil
+	}
+	heads := []string{"SOURCE", "ACCEPTED", "DUPLICATES", "UNAUTHORIZED", "REFUSED"}
+	if rates != nil {
+		heads = append(heads, "ACCEPTED/S", "REFUSED/S")
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	t := table(w, heads...)
+	for _, source := range s.GetSources() {
+		cells := []string{source.GetName(), number(source.GetAccepted()),
+			number(source.GetDuplicates()), number(source.GetUnauthorized()),
+			number(source.GetRefused())}
+		if rates != nil {
+			cells = append(cells, rates.accepted(source), rates.refused(source))
+		}
+		row(t, cells...)
+	}
+	return t.Flush()
+}
+
+func printDestinations(w io.Writer, s *pb.Status) error {
+	if len(s.GetDestinations()) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	t := table(w, "DESTINATION", "BREAKER", "BACKLOG", "OLDEST", "DEAD")
+	for _, d := range s.GetDestinations() {
+		oldest := ""
+		if d.GetBacklog() > 0 {
+			oldest = span(d.GetOldestS())
+		}
+		row(t, d.GetName(), d.GetBreaker(), number(d.GetBacklog()), oldest, number(d.GetDead()))
+	}
+	return t.Flush()
+}
+
+func number(n uint64) string { return fmt.Sprint(n) }

@@ -1,0 +1,183 @@
+package observe
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("webhook_"+name, help, labels, nil)
+}
+
+// The metrics that a scrape reads. Names are the outside contract.
+var (
+	ready         = desc("ready", "1 while /readyz answers 200.")
+	configVersion = desc("config_version", "Accepted configs so far.")
+	generation    = desc("dataplane_generation", "Data planes so far.")
+	restarts      = desc("dataplane_restarts_total", "Data planes that died and were replaced.")
+
+	limit      = desc("ingress_concurrency_limit", "Requests that may be in flight.")
+	inflight   = desc("ingress_inflight_requests", "Requests that hold a slot.")
+	held       = desc("ingress_held_requests", "Requests that wait for a slot.")
+	heldMax    = desc("ingress_held_requests_max", "Requests that may wait for a slot.")
+	overloaded = desc("ingress_overloaded", "1 while requests of some class are shed.")
+	connection = desc("ingress_connections", "Open connections.")
+	requests   = desc("ingress_requests_total", "Answers to senders by source and status code.",
+		"source", "code")
+	sheds = desc("ingress_shed_total", "Requests that were turned away to be sent again.",
+		"priority", "source", "reason")
+	acks = desc("ingress_ack_seconds", "Time from a whole request to its answer.", "source")
+	hold = desc("ingress_queue_delay_seconds", "Time that requests waited for a slot.")
+
+	stored = desc("ingress_events_total", "What became of a source's requests once judged.",
+		"source", "result")
+	ringUsed = desc("ring_used_bytes", "Bytes of a lane that are not released.", "lane")
+	ringSize = desc("ring_capacity_bytes", "Bytes that a lane holds.", "lane")
+	turnMax  = desc("dataplane_turn_seconds_max", "Longest turn of a worker's loop.")
+	belt     = desc("ingest_belt_wakes_total",
+		"Frames that only the bound on a sleep found; above 0 a doorbell was lost.")
+	wakes = desc("ingress_wakes_per_request",
+		"Doorbells in both directions for each request so far; far below 1 under load.")
+
+	journalUsed     = desc("journal_used_bytes", "Bytes of the journal on disk.")
+	journalTotal    = desc("journal_capacity_bytes", "Bytes that the journal may take.")
+	journalEvents   = desc("journal_events", "Events that are kept.")
+	journalOldest   = desc("journal_oldest_seconds", "Age of the oldest event that is kept.")
+	journalWritable = desc("journal_writable", "1 while events can be made durable.")
+	journalFull     = desc("journal_full", "1 while senders get 503 for want of space.")
+	journalDurable  = desc("journal_durable_group", "Last group that is durable.")
+	journalApplied  = desc("journal_applied_group", "Last durable group that the index has.")
+
+	backlog = desc("backlog_events", "Deliveries that wait or are being retried.", "destination")
+	oldest  = desc("backlog_oldest_seconds", "Age of the oldest event that waits.", "destination")
+	dead    = desc("dead_letters", "Deliveries that were given up.", "destination")
+	leased  = desc("delivery_inflight", "Attempts in flight.", "destination")
+	breaker = desc("breaker_state", "0 closed, 1 half open, 2 open.", "destination")
+)
+
+// collector reads everything once a scrape.
+type collector struct{ m *Metrics }
+
+// Describe says nothing on purpose: which sources and destinations there are changes with the
+// config, and a test holds the names.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect looks at the daemon.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	s := scrape{out: out}
+	facts := c.m.o.Facts()
+	all, slots, waiting, connections := c.m.read()
+	s.gauge(ready, truth(len(c.m.o.Ready()) == 0))
+	s.gauge(configVersion, float64(facts.ConfigVersion))
+	s.gauge(generation, float64(facts.Generation))
+	s.counter(restarts, float64(facts.Restarts))
+	s.gauge(inflight, float64(slots))
+	s.gauge(held, float64(waiting))
+	s.gauge(connection, float64(connections))
+	s.admission(facts.Admission)
+	s.dataPlane(&all, facts.BeltWakes)
+	for name, sums := range all.sources {
+		s.source(name, sums)
+	}
+	s.queueDelay(&all)
+	s.judged(facts.Sources)
+	for _, lane := range facts.Lanes {
+		s.gauge(ringUsed, float64(lane.Used), lane.Name)
+		s.gauge(ringSize, float64(lane.Capacity), lane.Name)
+	}
+	s.journal(facts.Journal)
+	for _, d := range facts.Destinations {
+		s.gauge(backlog, float64(d.Backlog), d.Name)
+		s.gauge(oldest, d.OldestAge.Seconds(), d.Name)
+		s.gauge(dead, float64(d.Dead), d.Name)
+		s.gauge(leased, float64(d.Inflight), d.Name)
+		s.gauge(breaker, float64(d.Breaker), d.Name)
+	}
+}
+
+type scrape struct{ out chan<- prometheus.Metric }
+
+func (s scrape) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (s scrape) counter(d *prometheus.Desc, v float64, labels ...string) {
+	s.out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+}
+
+func (s scrape) admission(a Admission) {
+	s.gauge(limit, float64(a.Limit))
+	s.gauge(heldMax, float64(a.MaxHeld))
+	s.gauge(overloaded, truth(a.Overloaded))
+}
+
+func (s scrape) dataPlane(all *totals, beltWakes uint64) {
+	for i := range workerWords {
+		s.counter(workerWords[i].desc, float64(all.workers[i]))
+	}
+	s.gauge(turnMax, seconds(all.turnMax))
+	s.counter(belt, float64(beltWakes))
+	if all.requests > 0 {
+		s.gauge(wakes, float64(all.doorbells)/float64(all.requests))
+	}
+}
+
+func (s scrape) source(name string, sums *sourceTotals) {
+	for i, word := range codeWords {
+		s.counter(requests, float64(sums.codes[i]), name, word.label)
+	}
+	for i, word := range shedWords {
+		s.counter(sheds, float64(sums.sheds[i]), sums.priority, name, word.label)
+	}
+	// The count is made of the buckets, not of the word beside them, so that they fit together.
+	buckets, count := map[float64]uint64{}, uint64(0)
+	for i, n := range sums.acks {
+		if count += n; i < len(sums.acks)-1 {
+			buckets[ackBound(i)] = count
+		}
+	}
+	s.out <- prometheus.MustNewConstHistogram(acks, count, seconds(sums.ackSum), buckets, name)
+}
+
+// ackBound is the upper bound of a bucket in seconds. The last bucket takes all that is longer.
+func ackBound(i int) float64 { return seconds(64_000 << i) }
+
+// queueDelay has no finite bucket: the counters hold the sum and the number of the waits alone.
+func (s scrape) queueDelay(all *totals) {
+	var count, sum uint64
+	for _, sums := range all.sources {
+		count += sums.holds
+		sum += sums.holdSum
+	}
+	s.out <- prometheus.MustNewConstHistogram(hold, count, seconds(sum), nil)
+}
+
+func (s scrape) judged(list []Source) {
+	for _, source := range list {
+		s.counter(stored, float64(source.Stored), source.Name, "stored")
+		s.counter(stored, float64(source.Duplicates), source.Name, "duplicate")
+		s.counter(stored, float64(source.Unauthorized), source.Name, "unauthorized")
+		s.counter(stored, float64(source.Handshakes), source.Name, "handshake")
+	}
+}
+
+func (s scrape) journal(j Journal) {
+	s.gauge(journalUsed, float64(j.UsedBytes))
+	s.gauge(journalTotal, float64(j.TotalBytes))
+	s.gauge(journalEvents, float64(j.Events))
+	s.gauge(journalOldest, j.OldestAge.Seconds())
+	s.gauge(journalWritable, truth(j.Writable))
+	s.gauge(journalFull, truth(j.Full))
+	s.gauge(journalDurable, float64(j.Durable))
+	s.gauge(journalApplied, float64(j.Applied))
+}
+
+func truth(v bool) float64 {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+func seconds(ns uint64) float64 { return float64(ns) / float64(time.Second) }

@@ -1,0 +1,66 @@
+package observe
+
+import "time"
+
+// Facts is a look at the daemon, taken once a scrape.
+type Facts struct {
+	ConfigVersion, Generation uint32
+	// Restarts counts data planes that had to be replaced because they died.
+	Restarts  uint64
+	Admission Admission
+	Lanes     []Lane
+	Journal   Journal
+	Sources   []Source
+	// Destinations are all that have a queue, configured or not.
+	Destinations []Destination
+	// BeltWakes counts frames that the control plane found without its doorbell; 0 is right.
+	BeltWakes uint64
+}
+
+// Admission is the policy in force.
+type Admission struct {
+	Limit, MaxHeld uint64
+	HoldBudget     time.Duration
+	Overloaded     bool
+}
+
+// Lane is one ring of requests. Name tells it from the others that exist at the same time.
+type Lane struct {
+	Name           string
+	Used, Capacity uint64
+}
+
+// Journal is the state of the log.
+type Journal struct {
+	UsedBytes, TotalBytes uint64
+	Events                uint64
+	OldestAge             time.Duration
+	Writable, Full        bool
+	Durable, Applied      uint64 // groups
+}
+
+// Source counts what became of a source's frames.
+type Source struct {
+	Name                                         string
+	Stored, Duplicates, Unauthorized, Handshakes uint64
+}
+
+// Destination is one queue.
+type Destination struct {
+	Name      string
+	Backlog   uint64
+	OldestAge time.Duration
+	Dead      uint64
+	Inflight  uint64
+	Breaker   Breaker
+}
+
+// Breaker is where a destination's breaker stands, as the number that the metric shows.
+type Breaker uint8
+
+// The states of a breaker.
+const (
+	Closed Breaker = iota
+	HalfOpen
+	Open
+)

@@ -83,6 +83,7 @@ func (f *daemonFlags) call(cmd *cobra.Command, do func(context.Context, *remote)
 	defer func() { _ = conn.Close() }() // every call has ended
 	d.AdminClient = pb.NewAdminClient(conn)
 	ctx := cmd.Context()
+	// The kernel proves who calls over a Unix socket.
 	if token := os.Getenv(tokenVariable); token != "" && network == "tcp" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 	}
@@ -99,6 +100,9 @@ func (d *remote) explain(err error) error {
 	dial := d.refused.Load()
 	switch status.Code(err) {
 	case codes.Unavailable:
+	case codes.Unauthenticated:
+		return fmt.Errorf("the daemon at %s wants its token: set %s to what admin.token names",
+			d.address, tokenVariable)
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("the daemon at %s does not answer: it hangs or its host is overloaded",
 			d.address)

@@ -96,8 +96,8 @@ func deadDropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop [ID...]",
 		Short: "give dead letters up for good",
-		Long: `Takes the dead letters that match off the list. Their events stay, and who dropped them and why is
-recorded with them.`,
+		Long: `Takes the dead letters that match off the list. Their events stay, and who dropped them
+and why is recorded with them.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := wantsSelection(&filter, args, everything); err != nil {
 				return err

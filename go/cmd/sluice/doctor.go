@@ -17,8 +17,8 @@ func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "what this host can do, and which path will be taken",
-		Long: `Looks at the kernel, io_uring, memory, files, ports and folders, as far as the config asks for
-them, and says what to mend. It changes nothing. Exit code 1: something will not work.`,
+		Long: `Looks at the kernel, io_uring, memory, files, ports and folders, as far as the config
+asks for them, and says what to mend. It changes nothing. Exit code 1: something will not work.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(file, dev)

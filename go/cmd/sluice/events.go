@@ -258,8 +258,8 @@ func eventsReplayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [ID...]",
 		Short: "deliver events again",
-		Long: `Makes new deliveries of the events that match. A delivery that waits is left as it is, one that
-is being retried is due at once. Destinations get the same Idempotency-Key as before.`,
+		Long: `Makes new deliveries of the events that match. A delivery that waits is left as it is,
+one that is being retried is due at once. Destinations get the same Idempotency-Key as before.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := wantsSelection(&filter, args, everything); err != nil {
 				return err

@@ -39,9 +39,9 @@ func sendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send PROVIDER URL",
 		Short: "sign and send a test webhook as that provider would",
-		Long: `Sends a small event of the provider's form (or --file), signed with the secret, and shows the
-answer. Each has an id of its own; with --id all have that one, as repeats would. Exit code 0: every
-answer was 2xx.`,
+		Long: `Sends a small event of the provider's form (or --file), signed with the secret, and
+shows the answer. Each has an id of its own; with --id all have that one, as repeats would.
+Exit code 0: every answer was 2xx.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
 	}

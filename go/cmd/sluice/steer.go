@@ -19,8 +19,8 @@ func reloadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "make the daemon read its config again",
-		Long: `Reads the config again and puts it in force, whole or not at all. A config that is refused changes
-nothing and gives exit code 2.`,
+		Long: `Reads the config again and puts it in force, whole or not at all. A config that is
+refused changes nothing and gives exit code 2.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return where.call(cmd, func(ctx context.Context, d *remote) error {

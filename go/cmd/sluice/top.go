@@ -26,8 +26,8 @@ func topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "a live view",
-		Long: `Redraws the status in place on a terminal, and writes a line an interval elsewhere. Ctrl-C ends
-it.`,
+		Long: `Redraws the status in place on a terminal, and writes a line an interval elsewhere.
+Ctrl-C ends it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < topIntervalMin {
@@ -158,8 +158,13 @@ func newRates(before, now *pb.Status, span time.Duration) *rates {
 	return r
 }
 
-func (r *rates) accepted(s *pb.SourceStatus) string { return r.of(s, (*pb.SourceStatus).GetAccepted) }
-func (r *rates) refused(s *pb.SourceStatus) string  { return r.of(s, (*pb.SourceStatus).GetRefused) }
+func (r *rates) accepted(s *pb.SourceStatus) string {
+	return r.of(s, (*pb.SourceStatus).GetAccepted)
+}
+
+func (r *rates) refused(s *pb.SourceStatus) string {
+	return r.of(s, (*pb.SourceStatus).GetRefused)
+}
 
 func (r *rates) of(s *pb.SourceStatus, read func(*pb.SourceStatus) uint64) string {
 	rate, known := r.rate(s, read)

@@ -26,8 +26,8 @@ func verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify PROVIDER",
 		Short: "say why a signature does or does not hold",
-		Long: `Judges a request as the daemon would. --headers is a file of "Name: value" lines, --body one of the
-body's bytes; - is standard input. Exit code 0: the signature holds.`,
+		Long: `Judges a request as the daemon would. --headers is a file of "Name: value" lines,
+--body one of the body's bytes; - is standard input. Exit code 0: the signature holds.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -89,8 +90,12 @@ func (w *world) Catalogue() *event.Catalogue { return worldNames }
 func (w *world) Stats() store.Stats {
 	return store.Stats{
 		JournalBytes: 64 << 20, Events: 3, Oldest: noon, Writable: true, Durable: 9, Applied: 9,
-		Sources:      []store.SourceStats{{Source: 1, Accepted: 2}, {Source: 2, Accepted: 1, Duplicates: 4}},
-		Destinations: []store.DestinationStats{{Destination: 1, Backlog: 1, Oldest: noon}, {Destination: 2, Dead: 1}},
+		Sources: []store.SourceStats{
+			{Source: 1, Accepted: 2}, {Source: 2, Accepted: 1, Duplicates: 4},
+		},
+		Destinations: []store.DestinationStats{
+			{Destination: 1, Backlog: 1, Oldest: noon}, {Destination: 2, Dead: 1},
+		},
 	}
 }
 
@@ -209,8 +214,31 @@ func (w *world) serve(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	service := w.service()
+	server := admin.NewUnixServer(service)
+	serveOn(t, service, server, l)
+	return "unix:" + path
+}
+
+// serveTCP is the same over the network, for whoever has the token.
+func (w *world) serveTCP(t *testing.T, token string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := w.service()
+	server, err := admin.NewTCPServer(service, admin.TCP{Token: []byte(token)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveOn(t, service, server, l)
+	return l.Addr().String()
+}
+
+func (w *world) service() *admin.Service {
 	reloads := 0
-	service := admin.New(admin.Options{
+	return admin.New(admin.Options{
 		Store: w, Facts: w.facts, Limiter: w, Version: "1.0", Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return noon.Add(time.Hour) },
 		Reload: func(context.Context) (uint32, error) {
@@ -221,7 +249,10 @@ func (w *world) serve(t *testing.T) string {
 		},
 		Drain: func() error { return nil },
 	})
-	server := admin.NewUnixServer(service)
+}
+
+func serveOn(t *testing.T, service *admin.Service, server *grpc.Server, l net.Listener) {
+	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	t.Cleanup(func() {
@@ -231,5 +262,4 @@ func (w *world) serve(t *testing.T) string {
 			t.Error(err)
 		}
 	})
-	return "unix:" + path
 }

@@ -144,7 +144,8 @@ func TestAWrongFilterIsTheCallersFault(t *testing.T) {
 		return err
 	}
 	bad := codes.InvalidArgument
-	refused(t, list(&pb.EventFilter{Source: "gitlab"}), bad, `no source "gitlab"; there are github, stripe`)
+	refused(t, list(&pb.EventFilter{Source: "gitlab"}), bad,
+		`no source "gitlab"; there are github, stripe`)
 	refused(t, list(&pb.EventFilter{Destination: "x"}), bad, "there are archive, billing")
 	refused(t, list(&pb.EventFilter{State: "lost"}), bad, "want pending")
 	refused(t, list(&pb.EventFilter{Ids: []string{"short"}}), bad, "want 26 characters")

@@ -1,13 +1,14 @@
 // Package admin serves sluice.v1.Admin: what operators see and what they may ask for.
 //
 // It decides nothing and keeps nothing: events come from the store a page at a time, facts and
-// commands go through the functions of Options. It prints nothing for people (the command line does)
-// and opens no port but the admin socket.
+// commands go through the functions of Options. It prints nothing for people (the command line
+// does) and opens no port but the admin socket.
 //
 // # Who may call
 //
-// On the Unix socket: the daemon's own user and root, by the kernel's word (SO_PEERCRED), beside the
-// socket's mode 0600. On TCP: whoever shows a certificate of the operator's authority, or the token.
+// On the Unix socket: the daemon's own user and root, by the kernel's word (SO_PEERCRED), beside
+// the socket's mode 0600. On TCP: whoever shows a certificate of the operator's authority, or the
+// token.
 //
 // # Errors
 //

@@ -89,7 +89,8 @@ func newBench(t *testing.T, change func(*Options)) *bench {
 	b.store = s
 	o := Options{
 		Store: FromStore(s), Facts: func() Facts { return b.facts }, Limiter: &b.pin,
-		Reload: func(context.Context) (uint32, error) { return 2, nil }, Drain: func() error { return nil },
+		Reload:  func(context.Context) (uint32, error) { return 2, nil },
+		Drain:   func() error { return nil },
 		Version: "v1", Now: func() time.Time { return began.Add(time.Hour) },
 		Log: slog.New(slog.DiscardHandler),
 	}

@@ -240,7 +240,7 @@ func (s *Service) Reload(ctx context.Context, _ *pb.ReloadRequest) (*pb.ReloadRe
 	case err != nil:
 		return nil, fault(err)
 	}
-	s.o.Log.Info("config reloaded", "version", version, "by", caller(ctx, ""))
+	s.o.Log.Info("reload", "by", caller(ctx, ""))
 	return &pb.ReloadReply{ConfigVersion: version}, nil
 }
 

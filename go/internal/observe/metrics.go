@@ -44,7 +44,7 @@ func New(o Options) *Metrics {
 		o: o, registry: prometheus.NewRegistry(), past: newTotals(),
 		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "webhook_journal_commit_seconds",
-			Help: "Time in which a group of events became durable, tries that failed left out.",
+			Help: "Time in which a group became durable, tries that failed left out.",
 			// 64 µs to 8 s: a RAM disk to a disk in trouble.
 			Buckets: prometheus.ExponentialBuckets(64e-6, 2, 18),
 		}),
@@ -74,10 +74,13 @@ func New(o Options) *Metrics {
 	return m
 }
 
-// Committed tells of a group that became durable. It is the observer of package ingest.
+// Committed tells of a group that became durable. It is the observer of package ingest. Groups of
+// outcomes alone have no frames and say nothing about batches of events.
 func (m *Metrics) Committed(took time.Duration, frames int) {
 	m.commitSeconds.Observe(took.Seconds())
-	m.batchEvents.Observe(float64(frames))
+	if frames > 0 {
+		m.batchEvents.Observe(float64(frames))
+	}
 }
 
 // Attempted tells of an attempt at a delivery. It is the outcome hook of package deliver.

@@ -125,6 +125,7 @@ func TestEveryMetricOfTheContractIsThere(t *testing.T) {
 	}, nil)
 	m.Attach(3, newWords(1, 1), slotNames)
 	m.Committed(time.Millisecond, 3)
+	m.Committed(time.Millisecond, 0)
 	m.Attempted("billing", "delivered", 200, time.Millisecond)
 	text := scrapeText(t, m)
 	for _, series := range []string{
@@ -134,7 +135,8 @@ func TestEveryMetricOfTheContractIsThere(t *testing.T) {
 		`webhook_ingress_requests_total{code="2xx",source="github"} `,
 		`webhook_ingress_ack_seconds_bucket{source="github",le="0.000128"} `,
 		`webhook_ring_used_bytes{lane="3-0"} 64`,
-		"webhook_journal_commit_seconds_count 1", "webhook_journal_batch_events_sum 3",
+		"webhook_journal_commit_seconds_count 2", "webhook_journal_batch_events_sum 3",
+		"webhook_journal_batch_events_count 1",
 		`webhook_backlog_events{destination="billing"} `,
 		`webhook_backlog_oldest_seconds{destination="billing"} `,
 		`webhook_delivery_attempts_total{destination="billing",outcome="delivered"} 1`,

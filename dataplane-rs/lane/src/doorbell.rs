@@ -62,7 +62,7 @@ impl Sleeper {
     /// Goes on above the ticket that was found in the word.
     pub fn above(found: u64) -> Self {
         Sleeper {
-            ticket: (found | (NEXT - 1)).wrapping_add(1),
+            ticket: found | (NEXT - 1), // the next one is above it
         }
     }
 

@@ -2,8 +2,27 @@
 
 use crate::error::{Error, Result};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+
+/// Takes all pages of a new file now, so that no later store meets a full tmpfs, which is SIGBUS.
+pub(crate) fn take_pages(file: &File, size: u64, doing: &'static str) -> Result<()> {
+    loop {
+        // SAFETY: a plain call on our own file.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, size as libc::off_t) } == 0 {
+            return Ok(());
+        }
+        let error = Error::kernel(doing);
+        let interrupted = |source: &std::io::Error| source.kind() == ErrorKind::Interrupted;
+        match &error {
+            // tmpfs gives up at any pending signal, whatever its handler asks for, and has taken
+            // nothing then.
+            Error::Kernel { source, .. } if interrupted(source) => {}
+            _ => return Err(error),
+        }
+    }
+}
 
 /// A mapping of a file, given back when it is dropped.
 pub(crate) struct Mapping {

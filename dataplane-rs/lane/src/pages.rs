@@ -1,13 +1,12 @@
 //! The control page (the control plane's numbers) and the counters file (ours).
 
 use crate::error::{Error, Result};
-use crate::map::Mapping;
+use crate::map::{Mapping, take_pages};
 use shm_abi::{
     CONTROL_MAGIC, COUNTERS_MAGIC, ControlPage, CountersHeader, LAYOUT_HASH, PAGE_SIZE,
     SourceCounters, WorkerCounters,
 };
 use std::fs::OpenOptions;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,11 +110,13 @@ impl Counters {
                 doing: "create the counters file",
                 source,
             })?;
-        // SAFETY: a plain call on our own file; takes the pages now, so that no store meets SIGBUS.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length as libc::off_t) } != 0 {
-            return Err(Error::kernel("take the memory of the counters on tmpfs"));
-        }
-        let map = Arc::new(Mapping::of(&file, length, false)?);
+        let doing = "take the memory of the counters on tmpfs";
+        let map = take_pages(&file, length as u64, doing)
+            .and_then(|()| Mapping::of(&file, length, false))
+            .inspect_err(|_| {
+                let _ = std::fs::remove_file(&options.path); // it has no magic: nobody uses it
+            })?;
+        let map = Arc::new(map);
         let counters = Counters {
             map,
             workers,

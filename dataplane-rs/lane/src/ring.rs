@@ -3,7 +3,7 @@
 use crate::doorbell::{Ringer, Sleeper, Words};
 use crate::error::{Error, Result};
 use crate::frame::FrameParts;
-use crate::map::Mapping;
+use crate::map::{Mapping, take_pages};
 use shm_abi::{LANE_MAGIC, LAYOUT_HASH, LINE_SIZE, LaneHeader, PAGE_SIZE, ReplyEntry};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -61,6 +61,8 @@ pub struct Lane {
     consume: u64,
     reply_consume: u64,
     reply_stored: u64,
+    /// `consume` at the first refusal since the last sleep; before the next it must be the same.
+    refused_at: Option<u64>,
     ringer: Ringer,
     sleeper: Sleeper,
     asleep: bool,
@@ -89,15 +91,15 @@ impl Lane {
                 doing: "create a lane file",
                 source,
             })?;
+        Self::lay_out(file, &path, options).inspect_err(|_| {
+            let _ = std::fs::remove_file(&path); // nobody takes it for a lane: it has no magic
+        })
+    }
+
+    fn lay_out(file: File, path: &Path, options: &LaneOptions) -> Result<Lane> {
         lock(&file)?;
         let size = PAGE_SIZE + options.request_capacity + options.reply_capacity;
-        // SAFETY: a plain call on our own file. It takes every page now, so that no later store meets
-        // a full tmpfs, which would be SIGBUS.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, size as libc::off_t) } != 0 {
-            let error = Error::kernel("take the lane's memory on tmpfs");
-            let _ = std::fs::remove_file(&path); // nobody has seen it: it has no magic
-            return Err(error);
-        }
+        take_pages(&file, size, "take the lane's memory on tmpfs")?;
         let map = Mapping::of_parts(
             &file,
             &[
@@ -115,7 +117,7 @@ impl Lane {
         let lane = Lane {
             map,
             _file: file,
-            path,
+            path: path.to_owned(),
             locked,
             request_capacity: options.request_capacity,
             reply_capacity: options.reply_capacity,
@@ -123,6 +125,7 @@ impl Lane {
             consume: 0,
             reply_consume: 0,
             reply_stored: 0,
+            refused_at: None,
             ringer: Ringer::default(),
             sleeper: Sleeper::above(0),
             asleep: false,
@@ -185,6 +188,7 @@ impl Lane {
     pub fn publish(&mut self, parts: &FrameParts<'_>) -> Result<Option<u64>> {
         let size = parts.size() as u64;
         if self.used()? + size > self.request_capacity {
+            self.refused_at.get_or_insert(self.consume);
             return Ok(None);
         }
         let position = self.commit;
@@ -256,11 +260,14 @@ impl Lane {
         self.ringer.due(&Header(header), published, freed)
     }
 
-    /// Announces sleep; true when the worker may block. `wants_room`: a request waits for the ring.
+    /// Announces sleep; true when the worker may block. `wants_room`: a request waits for the ring
+    /// since `publish` refused it. Room that came after that refusal keeps the worker awake, even
+    /// if `used` or another `publish` has seen it since.
     pub fn sleep(&mut self, wants_room: bool) -> bool {
         // SAFETY: as in `end_turn`.
         let header = unsafe { &*self.map.at(0).cast::<LaneHeader>() };
-        let room = wants_room.then_some(self.consume);
+        let refused_at = self.refused_at.take().unwrap_or(self.consume);
+        let room = wants_room.then_some(refused_at);
         self.asleep = self
             .sleeper
             .sleep(&Header(header), self.reply_consume, room);

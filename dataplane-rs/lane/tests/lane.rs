@@ -187,6 +187,27 @@ fn no_sleep_with_work_or_room_there() {
 }
 
 #[test]
+fn room_that_came_after_a_refusal_forbids_sleep_even_when_it_was_seen_since() {
+    let (mut lane, peer, _dir) = lane("overtaken", 4096, 4096);
+    let large = [9u8; 3000];
+    lane.publish(&parts(&[&large])).unwrap().unwrap();
+    assert_eq!(lane.publish(&parts(&[&large])).unwrap(), None);
+    store(&peer, CONSUME, lane.position());
+    assert_eq!(
+        lane.used().unwrap(),
+        0,
+        "seen, but not by the one that waits"
+    );
+    assert!(!lane.sleep(true), "it fits now and nobody will ring again");
+    assert_eq!(
+        lane.publish(&parts(&[&large])).unwrap(),
+        Some(word(&peer, CONSUME))
+    );
+    assert_eq!(lane.publish(&parts(&[&large])).unwrap(), None);
+    assert!(lane.sleep(true), "nothing moved since the refusal");
+}
+
+#[test]
 fn one_producer_per_lane() {
     let (lane, _peer, dir) = lane("once", 4096, 4096);
     let again = Lane::create(&LaneOptions {

@@ -33,8 +33,9 @@ func (l *Lane) RingDue(published, freed bool) bool {
 	return true
 }
 
-// Sleep announces that this side is about to block. False: there is work (a commit past seen, or
-// room where wantsRoom is set) and the ticket is taken back. After a true one Wake ends the sleep.
+// Sleep announces that this side is about to block. False: there is work (a commit past seen, or,
+// where wantsRoom is set, room that came since Reply first refused) and the ticket is taken back.
+// After a true one Wake ends the sleep.
 func (l *Lane) Sleep(seen uint64, wantsRoom bool) bool {
 	l.ticket = (l.ticket + ticketNext) &^ (ticketNext - 1)
 	word := l.ticket | ticketAsleep
@@ -42,7 +43,11 @@ func (l *Lane) Sleep(seen uint64, wantsRoom bool) bool {
 		word |= ticketRoom
 	}
 	l.header.StoreCPTicket(word)
-	if l.header.Commit() != seen || (wantsRoom && l.header.ReplyConsume() != l.replyConsume) {
+	refusedAt := l.replyConsume
+	if l.refused {
+		refusedAt, l.refused = l.refusedAt, false
+	}
+	if l.header.Commit() != seen || (wantsRoom && l.header.ReplyConsume() != refusedAt) {
 		l.Wake()
 		return false
 	}
@@ -67,10 +72,14 @@ func NewBell() (*Bell, error) {
 	return &Bell{os.NewFile(uintptr(fd), "eventfd")}, nil
 }
 
-// BellOf takes a descriptor over that another process handed on.
-func BellOf(fd int) *Bell {
-	_ = unix.SetNonblock(fd, true) // it is an eventfd: this cannot fail
-	return &Bell{os.NewFile(uintptr(fd), "eventfd")}
+// DuplicateBell makes a bell of another descriptor of the same eventfd.
+func DuplicateBell(file *os.File) (*Bell, error) {
+	// Both share O_NONBLOCK, which an eventfd of ours has from its birth.
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate an eventfd: %w", err)
+	}
+	return &Bell{os.NewFile(uintptr(fd), "eventfd")}, nil
 }
 
 // File is the descriptor, to be handed to the data plane.

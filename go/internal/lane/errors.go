@@ -11,6 +11,8 @@ var (
 	ErrCorrupt = errors.New("the data plane left what cannot be")
 	// ErrForeign says that a file was laid out by another version, or is no lane at all.
 	ErrForeign = errors.New("not a lane of this version")
+	// ErrUnfinished says that the magic is not written: the producer died, or is still at work.
+	ErrUnfinished = errors.New("a lane that was never finished")
 	// ErrOtherBoot says that the host was restarted since: positions mean nothing any more.
 	ErrOtherBoot = errors.New("a lane of another boot")
 	// ErrOtherJournal says that the lane feeds another journal.

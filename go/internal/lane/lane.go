@@ -36,6 +36,8 @@ type Lane struct {
 	consume      uint64
 	replyCommit  uint64 // written, perhaps not published yet
 	replyConsume uint64
+	refusedAt    uint64 // replyConsume at the first refusal since the last sleep
+	refused      bool
 	lastRung     uint64
 	ticket       uint64
 
@@ -46,8 +48,12 @@ type Lane struct {
 
 // Attach maps a lane file after checking that it is one of the owner's.
 func Attach(path string, owner Owner) (*Lane, error) {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
+	// Whatever lies there, the open neither waits for somebody (a FIFO) nor leads elsewhere.
+	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENXIO):
+		return nil, fmt.Errorf("open lane: %w: %w", ErrForeign, err)
+	case err != nil:
 		return nil, fmt.Errorf("open lane: %w", err)
 	}
 	l, err := attach(file, owner)
@@ -64,16 +70,24 @@ func attach(file *os.File, owner Owner) (*Lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() < shmabi.LaneHeaderSize {
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: %s", ErrForeign, info.Mode())
+	case info.Size() == 0:
+		return nil, ErrUnfinished
+	case info.Size() < shmabi.LaneHeaderSize:
 		return nil, fmt.Errorf("%w: %d bytes", ErrForeign, info.Size())
 	}
 	page, err := mapParts(file, part{0, shmabi.LaneHeaderSize, 1})
 	if err != nil {
 		return nil, err
 	}
-	header := shmabi.ViewLaneHeader(page.bytes(0, shmabi.LaneHeaderSize))
-	err = checkHeader(header, owner, uint64(info.Size()))
-	capacity, replyCap := header.RequestCapacity(), header.ReplyCapacity()
+	var capacity, replyCap uint64
+	err = page.guard(func() (err error) {
+		header := shmabi.ViewLaneHeader(page.bytes(0, shmabi.LaneHeaderSize))
+		capacity, replyCap, err = checkHeader(header, owner, uint64(info.Size()))
+		return err
+	})
 	page.unmap()
 	if err != nil {
 		return nil, err
@@ -91,31 +105,38 @@ func attach(file *os.File, owner Owner) (*Lane, error) {
 		request: mapped.bytes(shmabi.LaneHeaderSize, 2*int(capacity)),
 		reply:   mapped.bytes(shmabi.LaneHeaderSize+2*int(capacity), 2*int(replyCap)),
 	}
-	l.id = event.LaneID(l.header.LaneID())
-	if err := l.resume(); err != nil {
+	err = l.Guard(func() error {
+		l.id = event.LaneID(l.header.LaneID())
+		return l.resume()
+	})
+	if err != nil {
 		mapped.unmap()
 		return nil, err
 	}
 	return l, nil
 }
 
-func checkHeader(h shmabi.LaneHeader, owner Owner, size uint64) error {
-	capacity, replyCap := h.RequestCapacity(), h.ReplyCapacity()
+// checkHeader gives the sizes of the two rings, each loaded once.
+func checkHeader(h shmabi.LaneHeader, owner Owner, size uint64) (request, reply uint64, err error) {
+	request, reply = h.RequestCapacity(), h.ReplyCapacity()
+	magic, layout := h.Magic(), h.LayoutHash()
 	switch {
-	case h.Magic() != shmabi.LaneMagic:
-		return fmt.Errorf("%w: magic %#x", ErrForeign, h.Magic())
-	case h.LayoutHash() != shmabi.LayoutHash:
-		return fmt.Errorf("%w: layout %#x, this program has %#x",
-			ErrForeign, h.LayoutHash(), uint64(shmabi.LayoutHash))
+	case magic == 0:
+		err = ErrUnfinished
+	case magic != shmabi.LaneMagic:
+		err = fmt.Errorf("%w: magic %#x", ErrForeign, magic)
+	case layout != shmabi.LayoutHash:
+		err = fmt.Errorf("%w: layout %#x, this program has %#x",
+			ErrForeign, layout, uint64(shmabi.LayoutHash))
 	case h.BootID() != owner.BootID:
-		return ErrOtherBoot
+		err = ErrOtherBoot
 	case h.JournalID() != owner.JournalID:
-		return fmt.Errorf("%w: %x", ErrOtherJournal, h.JournalID())
-	case !ringSize(capacity) || !ringSize(replyCap) || size != shmabi.PageSize+capacity+replyCap:
-		return fmt.Errorf("%w: rings of %d and %d bytes in a file of %d",
-			ErrForeign, capacity, replyCap, size)
+		err = fmt.Errorf("%w: %x", ErrOtherJournal, h.JournalID())
+	case !ringSize(request) || !ringSize(reply) || size != shmabi.PageSize+request+reply:
+		err = fmt.Errorf("%w: rings of %d and %d bytes in a file of %d",
+			ErrForeign, request, reply, size)
 	}
-	return nil
+	return request, reply, err
 }
 
 func ringSize(n uint64) bool { return n >= shmabi.PageSize && n <= 1<<40 && n&(n-1) == 0 }
@@ -127,13 +148,23 @@ func (l *Lane) resume() error {
 	l.commit, l.replyConsume = l.verified, 0
 	l.ticket = l.header.CPTicket() | (ticketNext - 1) // the next one is above the word found
 	commit := l.header.Commit()
-	if l.consume > l.verified || l.verified > commit || commit-l.consume > l.capacity {
+	if l.consume > l.verified || l.verified > commit || commit-l.consume > l.capacity ||
+		(l.consume|l.verified|commit)%shmabi.LineSize != 0 {
 		return fmt.Errorf("%w: consume %d, verified %d, commit %d of %d",
 			ErrCorrupt, l.consume, l.verified, commit, l.capacity)
+	}
+	if l.replyCommit%shmabi.LineSize != 0 {
+		return corrupt("reply_commit", l.replyCommit)
 	}
 	_, err := l.replyRoom()
 	return err
 }
+
+// Guard runs f, which looks at or writes the lane's memory. Where the file was cut under the
+// mapping that is ErrCorrupt and not the end of this process. Everything that touches frames, C
+// lines, words or replies belongs under it; it holds for the calling goroutine alone and costs no
+// check per access.
+func (l *Lane) Guard(f func() error) error { return l.mapped.guard(f) }
 
 // ID names the lane for good.
 func (l *Lane) ID() event.LaneID { return l.id }
@@ -162,7 +193,9 @@ func (l *Lane) Used() uint64 { return l.header.Commit() - l.header.Consume() }
 // Commit loads and checks how far the data plane has committed.
 func (l *Lane) Commit() (uint64, error) {
 	commit := l.header.Commit()
-	if commit < l.commit || commit-l.header.Consume() > l.capacity || commit%shmabi.LineSize != 0 {
+	// Against verified too, which lies in no shared memory: consume may have been written over.
+	if commit < l.commit || commit-l.header.Consume() > l.capacity ||
+		commit-l.verified > l.capacity || commit%shmabi.LineSize != 0 {
 		return 0, corrupt("commit", commit)
 	}
 	l.commit = commit
@@ -172,6 +205,9 @@ func (l *Lane) Commit() (uint64, error) {
 // Frame is the frame at a position, which ends at or before limit. Its length, position and payload
 // checksum are checked; the bytes stay until Release passes them.
 func (l *Lane) Frame(position, limit uint64) (shmabi.Frame, error) {
+	if limit-position > l.capacity {
+		return nil, corrupt(fmt.Sprintf("end of the frames at %d", position), limit)
+	}
 	at := position & (l.capacity - 1)
 	f, err := shmabi.ParseFrame(l.request[at : at+limit-position])
 	if err != nil {
@@ -215,11 +251,18 @@ func (l *Lane) ProducerGone() bool {
 	return l.gone
 }
 
-// Punch gives the memory outside [consume, commit) of an orphan back to the host. The producer must
-// be gone.
+// Punch gives the memory outside [consume, commit) of an orphan back to the host. It refuses while
+// the producer lives, whose next store would need the memory again.
 func (l *Lane) Punch() error {
+	if !l.ProducerGone() {
+		return fmt.Errorf("punch lane %x: its producer lives", l.id)
+	}
 	mask := l.capacity - 1
-	from, to := l.header.Commit(), l.header.Consume()+l.capacity // the free stretch, one lap on
+	commit, consume := l.header.Commit(), l.header.Consume()
+	if consume > commit || commit-consume > l.capacity || commit < l.verified {
+		return fmt.Errorf("punch lane %x: %w", l.id, corrupt("commit", commit))
+	}
+	from, to := commit, consume+l.capacity // the free stretch, one lap on
 	const page = shmabi.PageSize
 	from, to = (from+page-1)&^(page-1), to&^(page-1)
 	for from < to {

@@ -143,6 +143,18 @@ func TestWhatCannotBeIsATypedError(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	t.Run("commit and consume far ahead together", func(t *testing.T) {
+		p, path := testLane(t)
+		l := mustAttach(t, path)
+		p.store(shmabi.LaneHeaderConsumeOffset, 1<<32)
+		p.store(shmabi.LaneHeaderCommitOffset, 1<<32)
+		if _, err := l.Commit(); !errors.Is(err, ErrCorrupt) {
+			t.Fatal(err)
+		}
+		if _, err := l.Frame(0, 1<<32); !errors.Is(err, ErrCorrupt) {
+			t.Fatal(err)
+		}
+	})
 	t.Run("payload flipped", func(t *testing.T) {
 		p, path := testLane(t)
 		l := mustAttach(t, path)

@@ -3,6 +3,7 @@ package lane
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -55,6 +56,23 @@ func (m *mapping) bytes(offset, length int) []byte {
 		panic(fmt.Sprintf("[%d, +%d) of a mapping of %d", offset, length, m.length))
 	}
 	return unsafe.Slice((*byte)(unsafe.Add(m.base, offset)), length)
+}
+
+// guard runs f; a fault inside the mapping, whose file somebody cut, is ErrCorrupt instead of the
+// end of the process. Other faults stay what they are.
+func (m *mapping) guard(f func() error) (err error) {
+	before := debug.SetPanicOnFault(true) // for this goroutine alone
+	defer func() {
+		debug.SetPanicOnFault(before)
+		if at := recover(); at != nil {
+			fault, ok := at.(interface{ Addr() uintptr })
+			if !ok || fault.Addr()-uintptr(m.base) >= uintptr(m.length) {
+				panic(at)
+			}
+			err = corrupt("memory taken away at", uint64(fault.Addr()-uintptr(m.base)))
+		}
+	}()
+	return f()
 }
 
 func (m *mapping) unmap() {

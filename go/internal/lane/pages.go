@@ -25,7 +25,11 @@ func OpenControl(path string, journal [16]byte) (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open control page: %w", err)
 	}
-	if err := unix.Fallocate(int(file.Fd()), 0, 0, shmabi.ControlPageSize); err != nil {
+	// tmpfs gives up at any pending signal, and the runtime sends some.
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Fallocate(int(file.Fd()), 0, 0, shmabi.ControlPageSize)
+	}
+	if err != nil {
 		_ = file.Close()
 		return nil, fmt.Errorf("take memory for the control page: %w", err)
 	}

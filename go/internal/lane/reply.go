@@ -42,8 +42,14 @@ func (l *Lane) Reply(r *Reply) (bool, error) {
 			len(r.Head)+len(r.Body), l.ReplyMax(), l.replyCap)
 	}
 	room, err := l.replyRoom()
-	if err != nil || room < uint64(length) {
+	if err != nil {
 		return false, err
+	}
+	if room < uint64(length) {
+		if !l.refused {
+			l.refused, l.refusedAt = true, l.replyConsume
+		}
+		return false, nil
 	}
 	at := l.replyCommit & (l.replyCap - 1)
 	e := shmabi.ReplyEntry(l.reply[at : at+shmabi.ReplyEntrySize])

@@ -1,5 +1,5 @@
-//! The only crate that talks to the kernel on the data path: sockets, waits, clocks and copies,
-//! turned into completions for the worker above.
+//! The only crate that talks to the kernel on the data path: sockets, waits and clocks, turned into
+//! completions for the worker above.
 //!
 //! It does *not* know HTTP, TLS, frames or lanes, keeps no policy (every tuned number comes in
 //! through [`Options`]), maps no lane file and starts no thread. A worker thread builds one
@@ -22,7 +22,6 @@
 
 mod backend;
 mod caps;
-mod copy;
 mod error;
 mod ids;
 mod probe;
@@ -32,7 +31,6 @@ mod uring;
 
 pub use backend::{Backend, Close, Options, SendBuf, SendRefused, Share, Sink, Wait, WhyRefused};
 pub use caps::{Caps, Missing, Refusal};
-pub use copy::{copy, copy_to};
 pub use error::{Errno, Error};
 pub use ids::{ConnId, ListenerId, WakeId};
 pub use probe::probe;

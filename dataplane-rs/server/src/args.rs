@@ -108,7 +108,8 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String>
 }
 
 fn number<N: std::str::FromStr>(option: &str, text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("{option} {text:?}: not a number in range"))
+    text.parse()
+        .map_err(|_| format!("{option} {text:?}: not a number in range"))
 }
 
 fn hex_id(text: &str) -> Result<[u8; 16], String> {
@@ -138,7 +139,9 @@ mod tests {
             "--shm /dev/shm/x --journal-id {id} --generation 3 --workers 2 --listeners 1 \
              --ring-size 1048576 --lock-memory"
         );
-        let Ok(Command::Run(args)) = run(&line) else { panic!("{:?}", run(&line)) };
+        let Ok(Command::Run(args)) = run(&line) else {
+            panic!("{:?}", run(&line))
+        };
         assert_eq!(args.journal_id, std::array::from_fn(|i| i as u8));
         assert_eq!((args.generation, args.workers, args.listeners), (3, 2, 1));
         assert_eq!((args.ring_size, args.reply_ring_size), (1 << 20, 4 << 20));
@@ -152,7 +155,10 @@ mod tests {
             ("--workers", "value is missing"),
             ("--workers x", "--workers"),
             ("--journal-id 12", "32 hexadecimal"),
-            ("--journal-id zz0102030405060708090a0b0c0d0e0f", "32 hexadecimal"),
+            (
+                "--journal-id zz0102030405060708090a0b0c0d0e0f",
+                "32 hexadecimal",
+            ),
             ("--generation 1", "--shm"),
         ] {
             let error = run(line).unwrap_err();

@@ -1,5 +1,6 @@
 //! A snapshot, checked and turned into what workers route and bound by: whole, or refused.
 
+use crate::limits;
 use sluice_core::admission::{Class, Rate};
 use sluice_core::http1::Method;
 use sluice_core::routes::{Ack, Methods, Network, Networks, Route, Table};
@@ -73,17 +74,27 @@ fn route(source: proto::Source, config_version: u32, ring_size: u64) -> Result<R
         let method = Method::parse(name.as_bytes());
         methods = methods.with(method.ok_or(format!("methods: {name:?} is not served"))?);
     }
-    let room = ring_size / 4 - 128 * 1024; // a head's largest frame part, and lines
+    let room = (ring_size / 4).saturating_sub(limits::FRAME_HEAD_BYTES_MAX);
     if source.max_body > room {
         return Err(format!(
             "max_body: {} bytes do not fit a ring of {ring_size}: at most {room}",
             source.max_body
         ));
     }
+    if source.max_body > limits::BODY_BYTES_MAX {
+        return Err(format!(
+            "max_body: {} bytes, at most {} whatever the ring",
+            source.max_body,
+            limits::BODY_BYTES_MAX
+        ));
+    }
     let networks = source
         .allow_from
         .iter()
-        .map(|text| text.parse::<Network>().map_err(|fault| format!("allow_from: {fault}")))
+        .map(|text| {
+            text.parse::<Network>()
+                .map_err(|fault| format!("allow_from: {fault}"))
+        })
         .collect::<Result<Networks, _>>()?;
     Ok(Route {
         path: source.path.as_bytes().into(),

@@ -1,17 +1,21 @@
 //! One connection, and where its current request stands.
 //!
 //! ```text
-//! head ──▶ body | chunks ──▶ held ──▶ awaiting ──▶ head (the next request)
-//!   │          │               │          │
-//!   └──────────┴── refused ────┴──────────┴──▶ lingering ──▶ gone
+//! head ──▶ body | chunks ──▶ held ──▶ lane full ──▶ awaiting ──▶ head (the next request)
+//!   │          │               │           │           │
+//!   └──────────┴── refused ────┴───────────┴───────────┴──▶ lingering ──▶ gone
 //! ```
 //!
-//! One request at a time: what a sender pipelines behind it waits in `pending`, and receiving stops
+//! One request at a time: what a sender pipelines behind it waits in the inbox, and receiving stops
 //! when too much of it waits. A request that comes whole in one read is never copied on its way to
-//! the lane; one that comes in pieces is put together in `pending` (and, when it is chunked, its body
-//! in `spill`).
+//! the lane; one that comes in pieces is put together in the inbox (or, when it is chunked, in
+//! `spill`). Only the worker moves a connection from stage to stage; a crash loses it with its
+//! socket, and what it had in the lane stays there.
 
 use crate::config::Config;
+use crate::inbox::Inbox;
+use crate::memory::Charge;
+use crate::plane::Counted;
 use shm_abi::ReplyEntry;
 use sluice_core::Refusal;
 use sluice_core::admission::{Class, Rate, Ticket};
@@ -28,7 +32,6 @@ pub struct Routed {
     pub source_id: u32,
     pub slot: u16,
     pub config_version: u32,
-    pub shed_status: u16,
     pub ack: Ack,
     pub class: Class,
     pub rate: Option<Rate>,
@@ -42,11 +45,42 @@ impl Routed {
             source_id: route.source_id,
             slot: route.source_slot,
             config_version: route.config_version,
-            shed_status: route.shed_status,
             ack: route.ack,
             class: route.class,
             rate: route.rate,
             until_ns: began_ns.saturating_add(route.budget_ns),
+        }
+    }
+}
+
+/// A request that has its head and its route.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub head: Head,
+    pub routed: Routed,
+}
+
+/// What an answer to the current request depends on. The default is for one whose head cannot be
+/// read: nobody knows where the next one would begin.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// The source's place in counters; `None`: no source.
+    pub slot: Option<u16>,
+    /// What the source answers when it sheds.
+    pub shed_status: u16,
+    /// Another request may follow.
+    pub keep_alive: bool,
+    /// It is a HEAD.
+    pub head_only: bool,
+}
+
+impl Default for Asked {
+    fn default() -> Asked {
+        Asked {
+            slot: None,
+            shed_status: 503,
+            keep_alive: false,
+            head_only: false,
         }
     }
 }
@@ -56,34 +90,23 @@ impl Routed {
 pub enum Stage {
     /// Its head is not whole; perhaps not a byte of it has come.
     Head,
-    /// Its head lies at the beginning of `pending`, the body follows.
-    Body(Head, Routed),
-    /// Its head is all of `pending`, the body goes to `spill`.
-    Chunks(Head, ChunkedDecoder, Routed),
-    /// It is refused; its body is read and thrown away before the answer, so that the connection can
-    /// go on. So many bytes are left of it.
-    Discard(Refusal, u64, bool),
+    /// The inbox begins with its head, the body follows.
+    Body(Request),
+    /// `spill` holds its head and what has come of its body, without the chunks.
+    Chunks(Request, ChunkedDecoder),
+    /// It is refused; its body is read and thrown away before the answer, so that the connection
+    /// can go on. So many bytes are left of it.
+    Discard(Refusal, u64),
     /// Likewise, a chunked one.
-    DiscardChunks(Refusal, ChunkedDecoder, bool),
+    DiscardChunks(Refusal, ChunkedDecoder),
     /// It is whole and waits for a slot.
-    Held(Head, Routed, Ticket),
+    Held(Request, Ticket),
     /// It has a slot and waits for room in the lane.
-    LaneFull(Head, Routed),
-    /// It lies in the lane and waits for its reply.
-    Awaiting(Await),
+    LaneFull(Request),
+    /// It lies in the lane and waits for its reply since then, boot clock.
+    Awaiting(u64),
     /// The last answer is on its way; nothing more is read.
     Lingering,
-}
-
-/// A request in the lane.
-#[derive(Clone, Copy, Debug)]
-pub struct Await {
-    pub seq: u32,
-    pub slot: u16,
-    pub shed_status: u16,
-    pub keep_alive: bool,
-    pub head_only: bool,
-    pub received_ns: u64,
 }
 
 /// One connection.
@@ -93,38 +116,66 @@ pub struct Conn {
     pub number: u64,
     pub peer: Option<SocketAddr>,
     pub ip: [u8; 16],
+    pub counted: Counted,
     pub reader: HeadReader,
     pub stage: Stage,
-    /// Bytes of the current request and, behind it, of those that follow.
-    pub pending: Vec<u8>,
-    /// Where the current request ends in `pending` once it is whole there.
+    pub asked: Asked,
+    pub inbox: Inbox,
+    /// Bytes of the current request at the beginning of the inbox, while it waits whole.
     pub whole: usize,
     pub spill: Vec<u8>,
+    pub charge: Charge,
     pub seq: u32,
-    pub timer: Option<Key>,
+    /// What is set in the wheel: its key and when it fires. Perhaps before the deadline: then it is
+    /// set again, which is cheaper than to move it with every request.
+    pub timer: Option<(Key, u64)>,
+    /// When the current stage ends; `u64::MAX`: it need not.
+    pub deadline_ns: u64,
     /// When the first byte of the current request came, boot clock; 0: none has.
     pub began_ns: u64,
-    /// Whether the kernel is asked for more.
+    /// A send is under way.
+    pub sending: bool,
+    /// Answers behind it.
+    pub unsent: Vec<u8>,
+    /// Too many answers wait for the peer to read them; no request is begun meanwhile.
+    pub blocked: bool,
+    /// It stands in the worker's queue of those with bytes to go on with.
+    pub queued: bool,
+    /// The kernel is asked for more.
     pub receiving: bool,
-    /// The peer sent FIN, or the connection broke.
+    /// The peer sent FIN.
     pub eof: bool,
 }
 
 impl Conn {
-    pub fn new(id: ConnId, number: u64, peer: Option<SocketAddr>, config: &Config) -> Conn {
+    pub fn new(
+        id: ConnId,
+        number: u64,
+        peer: Option<SocketAddr>,
+        counted: Counted,
+        config: &Config,
+    ) -> Conn {
         Conn {
             id,
             number,
             peer,
             ip: peer.map_or([0; 16], |peer| mapped(peer.ip())),
+            counted,
             reader: HeadReader::new(config.head_bytes_max),
             stage: Stage::Head,
-            pending: Vec::new(),
+            asked: Asked::default(),
+            inbox: Inbox::default(),
             whole: 0,
             spill: Vec::new(),
+            charge: Charge::default(),
             seq: 0,
             timer: None,
+            deadline_ns: u64::MAX,
             began_ns: 0,
+            sending: false,
+            unsent: Vec::new(),
+            blocked: false,
+            queued: false,
             receiving: true,
             eof: false,
         }
@@ -135,25 +186,41 @@ impl Conn {
         matches!(self.stage, Stage::Head) && self.began_ns == 0
     }
 
-    /// What this connection waits for, if it is this reply: token and seq must both agree, so that
-    /// one that comes late or twice falls through.
-    pub fn awaits(&self, entry: &ReplyEntry) -> Option<Await> {
+    /// The current request is whole and not answered.
+    pub fn waits(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Held(..) | Stage::LaneFull(_) | Stage::Awaiting(_)
+        )
+    }
+
+    /// Since when this connection waits for this reply. Token and seq must both agree, so that one
+    /// that comes late or twice falls through.
+    pub fn awaits(&self, entry: &ReplyEntry) -> Option<u64> {
         match self.stage {
-            Stage::Awaiting(wait) if self.token() == entry.token && wait.seq == entry.seq => {
-                Some(wait)
+            Stage::Awaiting(since_ns) if self.token() == entry.token && self.seq == entry.seq => {
+                Some(since_ns)
             }
             _ => None,
         }
     }
 
-    /// The name of the current request in frames and replies.
+    /// The name of this connection in frames and replies.
     pub fn token(&self) -> u64 {
         self.number << SEAT_BITS | self.id.index() as u64
     }
 
     /// Bytes kept for it.
     pub fn kept(&self) -> usize {
-        self.pending.len() + self.spill.len()
+        self.inbox.len() + self.spill.len()
+    }
+
+    /// Makes it ready for the request behind the current one.
+    pub fn begin_next(&mut self) {
+        self.stage = Stage::Head;
+        self.asked = Asked::default();
+        self.reader.restart();
+        self.began_ns = 0;
     }
 }
 

@@ -44,7 +44,9 @@ pub fn driver(caps: &Caps) -> String {
 
 /// Serves on a Unix socket until the process ends.
 pub fn serve(service: Service, socket: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let listener = tokio::net::UnixListener::bind(socket)?;
         tonic::transport::Server::builder()
@@ -70,20 +72,30 @@ impl DataPlane for Service {
             )));
         }
         if asked.journal_id != self.journal_id {
-            return Err(Status::failed_precondition("this data plane feeds another journal"));
+            return Err(Status::failed_precondition(
+                "this data plane feeds another journal",
+            ));
         }
         let config = self.plane.config();
-        let lanes = self.lanes.iter().enumerate().map(|(worker, id)| proto::Lane {
-            id: id.to_vec(),
-            worker: worker as u32,
-        });
+        let lanes = self
+            .lanes
+            .iter()
+            .enumerate()
+            .map(|(worker, id)| proto::Lane {
+                id: id.to_vec(),
+                worker: worker as u32,
+            });
         Ok(Response::new(proto::HelloReply {
             generation: self.plane.generation,
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
             layout_hash: LAYOUT_HASH,
             driver: driver(&self.caps),
-            driver_reason: self.caps.refusal.as_ref().map_or(String::new(), |r| r.to_string()),
+            driver_reason: self
+                .caps
+                .refusal
+                .as_ref()
+                .map_or(String::new(), |r| r.to_string()),
             lanes: lanes.collect(),
             config_version: config.version,
             accepting: config.version > 0 && self.plane.all_accept(config.version),
@@ -98,7 +110,11 @@ impl DataPlane for Service {
     ) -> Result<Response<proto::ApplyReply>, Status> {
         let refused = |reason: String| {
             let config_version = self.plane.config().version;
-            Ok(Response::new(proto::ApplyReply { accepted: false, reason, config_version }))
+            Ok(Response::new(proto::ApplyReply {
+                accepted: false,
+                reason,
+                config_version,
+            }))
         };
         let config = match Config::new(request.into_inner(), self.plane.ring_size) {
             Ok(config) if config.version == 0 => return refused("config_version: 0".into()),
@@ -116,7 +132,9 @@ impl DataPlane for Service {
                 return Err(Status::aborted("this data plane began to drain meanwhile"));
             }
             if tokio::time::Instant::now() > until {
-                return Err(Status::deadline_exceeded("a worker does not take the config up"));
+                return Err(Status::deadline_exceeded(
+                    "a worker does not take the config up",
+                ));
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -131,7 +149,8 @@ impl DataPlane for Service {
         &self,
         request: Request<proto::DrainRequest>,
     ) -> Result<Response<proto::DrainReply>, Status> {
-        self.plane.drain(sys::boot_ns().saturating_add(request.into_inner().grace_ns));
+        self.plane
+            .drain(sys::boot_ns().saturating_add(request.into_inner().grace_ns));
         Ok(Response::new(proto::DrainReply {}))
     }
 

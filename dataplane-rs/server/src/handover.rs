@@ -7,6 +7,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// After how long a failed accept is tried again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers every connection of our own user with `workers listeners` as text and the descriptors.
 pub fn serve(
@@ -23,13 +27,18 @@ pub fn serve(
         let stream = match stream {
             Ok(stream) => stream,
             Err(error) => {
+                // Most likely descriptors are short, and they stay so for a while.
                 plane.report("warning", format!("hand descriptors over: {error}"));
+                std::thread::sleep(ACCEPT_PAUSE);
                 continue;
             }
         };
         let peer = sys::peer_credentials(stream.as_fd());
         if !matches!(peer, Ok((_, user, _)) if user == own_user || user == 0) {
-            plane.report("warning", "descriptors asked for by another user: refused".into());
+            plane.report(
+                "warning",
+                "descriptors asked for by another user: refused".into(),
+            );
             continue;
         }
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();

@@ -67,7 +67,9 @@ impl Plane {
             draining: AtomicBool::new(false),
             cut_at_ns: AtomicU64::new(0),
             waiting: Default::default(),
-            rates: (0..shm_abi::SOURCES_MAX).map(|_| AtomicU64::new(0)).collect(),
+            rates: (0..shm_abi::SOURCES_MAX)
+                .map(|_| AtomicU64::new(0))
+                .collect(),
             per_ip: Mutex::default(),
             events: tokio::sync::broadcast::channel(64).0,
             failed: AtomicBool::new(false),
@@ -108,7 +110,9 @@ impl Plane {
 
     /// Whether all workers accept under this version or a newer one.
     pub fn all_accept(&self, version: u32) -> bool {
-        self.accepting.iter().all(|v| v.load(Ordering::Acquire) >= version.max(1))
+        self.accepting
+            .iter()
+            .all(|v| v.load(Ordering::Acquire) >= version.max(1))
     }
 
     /// Begins to drain; a second call can only shorten the time left.
@@ -161,32 +165,31 @@ impl Plane {
         &self.rates[usize::from(slot)]
     }
 
-    /// Counts a connection in; false when a bound is reached and it must be refused.
-    pub fn admit_connection(&self, config: &Config, ip: Option<[u8; 16]>) -> bool {
+    /// Counts a connection in. `None`: a bound is reached and it must be refused.
+    pub fn count_in(&self, config: &Config, ip: Option<[u8; 16]>) -> Option<Counted> {
         let header = self.counters.header();
         if header.add_connections(1) >= config.connections_max {
             header.sub_connections(1);
-            return false;
+            return None;
         }
         let (Some(ip), bound @ 1..) = (ip, config.connections_per_ip_max) else {
-            return true;
+            return Some(Counted { ip: None });
         };
         let mut per_ip = unpoisoned(&self.per_ip);
         let count = per_ip.entry(ip).or_insert(0);
         if *count >= bound {
             header.sub_connections(1);
-            return false;
+            return None;
         }
         *count += 1;
-        true
+        Some(Counted { ip: Some(ip) })
     }
 
     /// Counts a connection out again.
-    pub fn connection_gone(&self, ip: Option<[u8; 16]>) {
+    pub fn count_out(&self, counted: Counted) {
         self.counters.header().sub_connections(1);
-        let Some(ip) = ip else { return };
+        let Some(ip) = counted.ip else { return };
         let mut per_ip = unpoisoned(&self.per_ip);
-        // Absent when the bound came with a later config: then it was never counted in.
         if let Some(count) = per_ip.get_mut(&ip) {
             *count -= 1;
             if *count == 0 {
@@ -194,6 +197,13 @@ impl Plane {
             }
         }
     }
+}
+
+/// A connection that was counted in. It remembers under which address, because the bound on
+/// addresses may come and go with configs.
+#[derive(Debug)]
+pub struct Counted {
+    ip: Option<[u8; 16]>,
 }
 
 /// The slots and queues of all workers, as one worker's admission sees them.

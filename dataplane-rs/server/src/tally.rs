@@ -1,7 +1,7 @@
 //! One worker's counts.
 
-use sluice_lane::Counters;
 use shm_abi::{LATENCY_BUCKETS, SourceCounters, WorkerCounters};
+use sluice_lane::Counters;
 
 /// Why a request was turned away that its sender may send again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,10 @@ pub enum ShedReason {
     Hold,
     Journal,
     Lane,
-    Rate,
+    /// So long until one is let through.
+    Rate {
+        wait_ns: u64,
+    },
     Stopping,
 }
 
@@ -65,7 +68,7 @@ impl Tally {
             ShedReason::Hold => source.add_shed_hold(1),
             ShedReason::Journal => source.add_shed_journal(1),
             ShedReason::Lane => source.add_shed_lane(1),
-            ShedReason::Rate => source.add_shed_rate(1),
+            ShedReason::Rate { .. } => source.add_shed_rate(1),
             ShedReason::Stopping => source.add_shed_stopping(1),
         }
     }

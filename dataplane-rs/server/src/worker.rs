@@ -1,23 +1,22 @@
 //! One worker thread: its connections, its lane, its turn.
 //!
 //! The order of a turn is part of the protocol: replies, then timers, then new work, then doorbells.
-//! A reply that lies in the ring so beats a budget that ends in the same turn.
+//! A reply that lies in the ring so beats a budget that ends in the same turn. Nothing in a turn
+//! waits for anybody: a request that has to wait is left in its stage, and the turn goes on.
 
 use crate::config::Config;
-use crate::conn::Conn;
+use crate::conn::{Conn, Stage, seat_of};
+use crate::frames::Frames;
 use crate::limits;
-use crate::plane::{Plane, Slots};
-use crate::tally::{ShedReason, Tally};
-use shm_abi::LINE_SIZE;
-use sluice_core::admission::{Admission, Grant, Jitter, Numbers};
+use crate::memory::Memory;
+use crate::plane::Plane;
+use crate::tally::Tally;
+use sluice_core::admission::{Admission, Jitter, Numbers};
 use sluice_core::answers;
 use sluice_core::http1::Fields;
-use sluice_core::limits::EXPIRE_INTERVAL_NS;
 use sluice_core::timers::Wheel;
 use sluice_kernel::sys::{self, EventFd};
-use sluice_kernel::{
-    Backend, Close, ConnId, Errno, ListenerId, SendBuf, Share, Sink, Wait, WakeId,
-};
+use sluice_kernel::{Backend, Close, ListenerId, Share, Stats, Wait, WakeId};
 use sluice_lane::{HeaderSpan, Lane};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,8 +25,11 @@ use std::time::Duration;
 
 /// What a worker is made of.
 pub struct Parts {
+    /// Which worker it is.
     pub index: usize,
+    /// Shared by all of them.
     pub plane: Arc<Plane>,
+    /// Its lane.
     pub lane: Lane,
     /// One listening socket per address.
     pub sockets: Vec<OwnedFd>,
@@ -35,14 +37,10 @@ pub struct Parts {
     pub request_bell: EventFd,
     /// Rung by the control plane when there are replies or room.
     pub reply_bell: EventFd,
+    /// Spreads the retries of those that are shed.
     pub seed: u64,
-}
-
-/// A frame in the lane and the slot that it holds.
-struct InLane {
-    from: u64,
-    to: u64,
-    slot_given: bool,
+    /// Bytes that it may keep for requests that are not whole or wait.
+    pub kept_bytes_max: usize,
 }
 
 /// One worker. It is the sink of its backend's completions.
@@ -56,35 +54,48 @@ pub struct Worker {
     pub(crate) spans: Vec<HeaderSpan>,
     pub(crate) admission: Admission,
     pub(crate) numbers: Numbers,
-    pub(crate) wheel: Wheel,
+    pub(crate) frames: Frames,
+    pub(crate) memory: Memory,
     pub(crate) jitter: Jitter,
     pub(crate) tally: Tally,
+    /// The clocks at the beginning of the turn: boot and wall.
     pub(crate) now_ns: u64,
+    pub(crate) wall_ns: u64,
+    pub(crate) date: [u8; 29],
+    /// Frames were committed in this turn.
     pub(crate) published: bool,
-    /// Bytes kept for requests that are not whole or wait.
-    pub(crate) kept: usize,
+    /// Slots were given back since the last time that they were offered to those that wait.
+    pub(crate) freed: bool,
     /// Connections whose request has a slot and waits for room in the lane, by token.
     pub(crate) lane_waiting: VecDeque<u64>,
+    /// Waiters that an `expire` found; kept for its memory.
+    pub(crate) spent: Vec<u64>,
+    pub(crate) expire_at_ns: u64,
+    pub(crate) buffers: Vec<Vec<u8>>,
+    pub(crate) slept_at_ns: Option<u64>,
+    /// Since when there were replies that nothing but the bound on a sleep has found, as long as
+    /// their bell may still ring.
+    pub(crate) unrung_ns: Option<u64>,
+    pub(crate) reply_wake: Option<WakeId>,
+    /// Listeners in use, and whether it is a Unix socket.
+    pub(crate) listening: Vec<(ListenerId, bool)>,
+    pub(crate) next_number: u64,
     pub(crate) draining: bool,
-    in_lane: VecDeque<InLane>,
-    buffers: Vec<Vec<u8>>,
-    date: [u8; 29],
-    date_s: u64,
-    next_number: u64,
+    pub(crate) failed: bool,
+    /// Connections that have bytes to go on with, by token.
+    ready: VecDeque<u64>,
+    wheel: Wheel,
     sockets: Vec<OwnedFd>,
-    listening: Vec<(ListenerId, bool)>,
     request_bell: EventFd,
     reply_bell: EventFd,
-    reply_wake: Option<WakeId>,
-    bell_heard: bool,
-    slept_at_ns: Option<u64>,
-    late_replies: bool,
-    expire_at_ns: u64,
+    date_s: u64,
     cut_at_ns: u64,
-    failed: bool,
+    stats: Stats,
+    turn_ns_max: u64,
 }
 
 impl Worker {
+    /// A worker for `seats` connections, to be run on the thread that calls this.
     pub fn new(parts: Parts, seats: usize) -> Worker {
         let now_ns = sys::boot_ns();
         let tally = Tally::new(parts.plane.counters.clone(), parts.index);
@@ -98,30 +109,35 @@ impl Worker {
             spans: Vec::new(),
             admission: Admission::new(sluice_core::limits::HELD_MAX),
             numbers: Numbers::default(),
-            wheel: Wheel::new(seats + 64, now_ns),
+            frames: Frames::default(),
+            memory: Memory::new(parts.kept_bytes_max),
             jitter: Jitter::new(parts.seed),
             tally,
             now_ns,
-            published: false,
-            kept: 0,
-            lane_waiting: VecDeque::new(),
-            draining: false,
-            in_lane: VecDeque::new(),
-            buffers: Vec::new(),
+            wall_ns: 0,
             date: answers::http_date(0),
-            date_s: 0,
-            next_number: 1,
-            sockets: parts.sockets,
+            published: false,
+            freed: false,
+            lane_waiting: VecDeque::new(),
+            spent: Vec::new(),
+            expire_at_ns: 0,
+            buffers: Vec::new(),
+            slept_at_ns: None,
+            unrung_ns: None,
+            reply_wake: None,
             listening: Vec::new(),
+            next_number: 1,
+            draining: false,
+            failed: false,
+            ready: VecDeque::new(),
+            wheel: Wheel::new(seats, now_ns),
+            sockets: parts.sockets,
             request_bell: parts.request_bell,
             reply_bell: parts.reply_bell,
-            reply_wake: None,
-            bell_heard: false,
-            slept_at_ns: None,
-            late_replies: false,
-            expire_at_ns: 0,
+            date_s: 0,
             cut_at_ns: 0,
-            failed: false,
+            stats: Stats::default(),
+            turn_ns_max: 0,
         }
     }
 
@@ -136,6 +152,7 @@ impl Worker {
             self.end_turn(io);
             if self.draining && self.listening.is_empty() && io.conns() == 0 {
                 self.lane.close();
+                self.ring();
                 return Ok(());
             }
         }
@@ -143,10 +160,9 @@ impl Worker {
 
     /// How long the next turn may wait; takes a sleep ticket when it may.
     fn prepare_wait(&mut self) -> Wait {
-        self.bell_heard = false;
-        self.late_replies = false;
-        if !self.lane.sleep(!self.lane_waiting.is_empty()) {
-            self.slept_at_ns = None;
+        self.slept_at_ns = None;
+        let wants_room = !self.lane_waiting.is_empty() || self.frames.await_room();
+        if !self.ready.is_empty() || !self.lane.sleep(wants_room) {
             return Wait::none();
         }
         self.slept_at_ns = Some(self.now_ns);
@@ -163,27 +179,95 @@ impl Worker {
         Wait::at_most(Duration::from_nanos(until_ns.saturating_sub(self.now_ns)))
     }
 
+    /// The wait is over: first of all what has waited for us.
+    pub(crate) fn begin_turn<B: Backend>(&mut self, io: &mut B) {
+        self.lane.wake();
+        self.now_ns = io.boot_ns();
+        self.wall_ns = sys::wall_ns();
+        let now_s = self.wall_ns / 1_000_000_000;
+        if now_s != self.date_s {
+            self.date_s = now_s;
+            self.date = answers::http_date(now_s);
+        }
+        self.read_numbers();
+        self.replies(io);
+        self.give_consumed_slots();
+        self.timers(io);
+    }
+
+    /// Everything between the last completion and the next wait.
+    fn end_turn<B: Backend>(&mut self, io: &mut B) {
+        if self
+            .unrung_ns
+            .is_some_and(|at| self.now_ns > at + limits::BELL_NS_MAX)
+        {
+            self.unrung_ns = None;
+            self.tally.worker().add_belt_wakes(1);
+        }
+        self.go_on_with_ready(io);
+        self.retry_lane_waiting(io);
+        if !self.failed {
+            self.grant(io);
+            if self.admission.held() > 0 && self.now_ns >= self.expire_at_ns {
+                self.expire(io);
+            }
+        }
+        self.drain(io);
+        let published = std::mem::take(&mut self.published);
+        if self.lane.end_turn(published) {
+            self.tally.worker().add_rings(1);
+            self.ring();
+        }
+        if self.lane.retired() {
+            self.fail("the control plane gave the lane up".into());
+        }
+        self.count_turn(io.stats());
+    }
+
+    fn ring(&mut self) {
+        if let Err(error) = self.request_bell.ring() {
+            self.plane
+                .report("error", format!("ring the control plane: {error}"));
+        }
+    }
+
+    fn count_turn(&mut self, stats: &Stats) {
+        let worker = self.tally.worker();
+        worker.add_turns(1);
+        worker.add_recv_starved(stats.recv_starved - self.stats.recv_starved);
+        worker.add_accept_paused(stats.accept_paused - self.stats.accept_paused);
+        worker.add_cq_overflow(stats.cq_overflows - self.stats.cq_overflows);
+        self.stats = *stats;
+        let took_ns = sys::boot_ns().saturating_sub(self.now_ns);
+        if took_ns > self.turn_ns_max {
+            self.turn_ns_max = took_ns;
+            worker.store_turn_ns_max(took_ns);
+        }
+        if self.index == 0 {
+            self.plane.counters.header().store_dp_beat(self.now_ns);
+        }
+    }
+
     /// New numbers, once a turn.
     fn read_numbers(&mut self) {
         let page = self.plane.control.page();
-        let defaults = Numbers::default();
-        self.numbers = match page.limit() {
-            0 => defaults, // the page is new: nothing was published yet
-            limit => Numbers {
-                limit,
-                floor_slots: page.floor_slots(),
-                max_held: page.max_held(),
-                hold_budget_ns: page.hold_budget_ns(),
-                hold_bound_ns: page.hold_bound_ns(),
-                overloaded: page.overloaded(),
-                service_time_ns: page.service_time_ns(),
-                low_share_milli: page.low_share_milli(),
-            },
+        self.numbers = Numbers {
+            limit: page.limit(),
+            floor_slots: page.floor_slots(),
+            max_held: page.max_held(),
+            hold_budget_ns: page.hold_budget_ns(),
+            hold_bound_ns: page.hold_bound_ns(),
+            overloaded: page.overloaded(),
+            service_time_ns: page.service_time_ns(),
+            low_share_milli: page.low_share_milli(),
         };
     }
 
     /// Takes up the config in force; the first one starts accepting.
-    fn take_config<B: Backend>(&mut self, io: &mut B) -> Result<(), sluice_kernel::Error> {
+    pub(crate) fn take_config<B: Backend>(
+        &mut self,
+        io: &mut B,
+    ) -> Result<(), sluice_kernel::Error> {
         self.config = self.plane.config();
         if self.config.version == 0 || self.draining {
             return Ok(());
@@ -199,189 +283,67 @@ impl Worker {
         Ok(())
     }
 
-    /// Everything between the last completion and the next wait.
-    fn end_turn<B: Backend>(&mut self, io: &mut B) {
-        if self.late_replies && !self.bell_heard {
-            self.tally.worker().add_belt_wakes(1);
-        }
-        self.give_consumed_slots();
-        self.retry_lane_waiting(io);
-        self.grant(io);
-        if self.admission.held() > 0 && self.now_ns >= self.expire_at_ns {
-            self.expire(io);
-        }
-        self.drain(io);
-        let published = std::mem::take(&mut self.published);
-        if self.lane.end_turn(published) {
-            self.tally.worker().add_rings(1);
-            if let Err(error) = self.request_bell.ring() {
-                self.plane.report("error", format!("ring the control plane: {error}"));
-            }
-        }
-        self.tally.worker().add_turns(1);
-        if self.lane.retired() && !self.failed {
-            self.fail("the control plane gave the lane up".into());
-        }
-        if self.index == 0 {
-            self.plane.counters.header().store_dp_beat(self.now_ns);
-        }
-    }
-
-    /// Drains the reply ring.
-    fn replies<B: Backend>(&mut self, io: &mut B) {
-        let asleep_ns = self.slept_at_ns.map_or(0, |at| self.now_ns.saturating_sub(at));
-        loop {
-            let mut out = self.buffer();
-            let (entry, answered) = match self.lane.next_reply() {
-                Ok(None) => {
-                    self.keep_buffer(out);
-                    return;
-                }
-                Err(error) => {
-                    self.fail(error.to_string());
-                    return;
-                }
-                Ok(Some(reply)) => {
-                    let seat = crate::conn::seat_of(reply.entry.token);
-                    let conn = self.conns.get(seat).and_then(Option::as_ref);
-                    let wait = conn.and_then(|conn| conn.awaits(&reply.entry));
-                    if let Some(wait) = &wait {
-                        let keep_alive = wait.keep_alive && !self.draining;
-                        let manner = answers::Manner {
-                            keep_alive,
-                            head_only: wait.head_only,
-                            date: Some(&self.date),
-                        };
-                        crate::answer::write(&mut out, &reply, &manner);
-                    }
-                    (reply.entry, wait.map(|wait| (seat, wait)))
-                }
-            };
-            if asleep_ns >= limits::SLEEP_NS_MAX {
-                self.late_replies = true;
-            }
-            self.lane.reply_done(entry.length);
-            self.give_slot(entry.position);
-            self.tally.worker().add_replies(1);
-            let Some((seat, wait)) = answered else {
-                self.tally.worker().add_late_replies(1);
-                self.keep_buffer(out);
-                continue;
-            };
-            self.tally.answered(wait.slot, entry.code);
-            let took_ns = sys::wall_ns().saturating_sub(wait.received_ns);
-            self.tally.acknowledged(wait.slot, took_ns);
-            self.with_conn(io, seat, |worker, io, conn| {
-                worker.send(io, conn, out, wait.keep_alive && !worker.draining);
-                worker.resume(io, conn);
-            });
-        }
-    }
-
     fn timers<B: Backend>(&mut self, io: &mut B) {
         while let Some(token) = self.wheel.pop(self.now_ns) {
             self.with_token(io, token, |worker, io, conn| {
                 conn.timer = None;
+                if conn.deadline_ns > worker.now_ns {
+                    return worker.set_deadline(conn, conn.deadline_ns);
+                }
+                conn.deadline_ns = u64::MAX;
                 worker.timed_out(io, conn);
-                worker.resume(io, conn);
             });
         }
     }
 
-    /// Gives a frame's slot back with its reply.
-    fn give_slot(&mut self, position: u64) {
-        if let Ok(at) = self.in_lane.binary_search_by_key(&position, |frame| frame.from)
-            && !self.in_lane[at].slot_given
-        {
-            self.in_lane[at].slot_given = true;
-            self.admission.release(&mut Slots(&self.plane));
-        }
-    }
-
-    /// Frames that were given back have lost their slot whatever became of their reply.
-    fn give_consumed_slots(&mut self) {
-        let used = match self.lane.used() {
-            Ok(used) => used,
-            Err(error) => return self.fail(error.to_string()),
-        };
-        let consumed = self.lane.position() - used;
-        while let Some(frame) = self.in_lane.front()
-            && frame.to <= consumed
-        {
-            if !frame.slot_given {
-                self.admission.release(&mut Slots(&self.plane));
+    /// Sets when the current stage ends. A timer that fires earlier than that stays where it is and
+    /// is set again when it does, so that the two deadlines of each request move nothing.
+    pub(crate) fn set_deadline(&mut self, conn: &mut Conn, deadline_ns: u64) {
+        conn.deadline_ns = deadline_ns;
+        match conn.timer {
+            Some((_, fires_ns)) if fires_ns <= deadline_ns => return,
+            Some((key, _)) => {
+                self.wheel.cancel(key);
             }
-            self.in_lane.pop_front();
+            None => {}
         }
-        let pause = used * 1000 / self.lane.capacity() >= limits::LANE_PAUSE_MILLI;
-        self.admission.pause_ring(pause, &mut Slots(&self.plane));
+        let key = self.wheel.set(deadline_ns, conn.token());
+        debug_assert!(key.is_some(), "the wheel has a place for each connection");
+        conn.timer = key.map(|key| (key, deadline_ns));
     }
 
-    /// A frame went into the lane; it holds a slot.
-    pub(crate) fn frame_published(&mut self, position: u64) {
-        let to = self.lane.position();
-        debug_assert_eq!(to % LINE_SIZE, 0);
-        self.in_lane.push_back(InLane { from: position, to, slot_given: false });
-        self.published = true;
-        self.tally.worker().add_frames(1);
-        self.tally.worker().add_frame_bytes(to - position);
+    pub(crate) fn clear_timer(&mut self, conn: &mut Conn) {
+        if let Some((key, _)) = conn.timer.take() {
+            self.wheel.cancel(key);
+        }
     }
 
-    fn retry_lane_waiting<B: Backend>(&mut self, io: &mut B) {
-        for _ in 0..self.lane_waiting.len() {
-            let Some(token) = self.lane_waiting.pop_front() else { return };
-            let before = self.lane_waiting.len();
-            self.with_token(io, token, |worker, io, conn| worker.room_again(io, conn));
-            if self.lane_waiting.len() > before {
-                // It is still too large for what is free; first come, first served.
-                if let Some(token) = self.lane_waiting.pop_back() {
-                    self.lane_waiting.push_front(token);
-                }
+    /// A connection has bytes to go on with: later in this turn, or in the next one.
+    pub(crate) fn enqueue(&mut self, conn: &mut Conn) {
+        if !conn.queued {
+            conn.queued = true;
+            self.ready.push_back(conn.token());
+        }
+    }
+
+    /// Each connection that is ready now gets one visit; who wants more stands in line again.
+    fn go_on_with_ready<B: Backend>(&mut self, io: &mut B) {
+        for _ in 0..self.ready.len() {
+            let Some(token) = self.ready.pop_front() else {
                 return;
-            }
-        }
-    }
-
-    fn grant<B: Backend>(&mut self, io: &mut B) {
-        loop {
-            match self.admission.grant(self.now_ns, &self.numbers, &mut Slots(&self.plane)) {
-                Grant::Idle => return,
-                Grant::Elsewhere => return self.plane.poke_all(Some(self.index)),
-                Grant::Admit(waiter) => {
-                    let found = self.with_token(io, waiter.token, |worker, io, conn| {
-                        worker.granted(io, conn, waiter.since_ns);
-                    });
-                    if !found {
-                        self.admission.release(&mut Slots(&self.plane));
-                    }
-                }
-                Grant::Shed(waiter, _) => {
-                    self.with_token(io, waiter.token, |worker, io, conn| {
-                        worker.held_in_vain(io, conn, ShedReason::Hold);
-                    });
-                }
-            }
-        }
-    }
-
-    fn expire<B: Backend>(&mut self, io: &mut B) {
-        self.expire_at_ns = self.now_ns + EXPIRE_INTERVAL_NS;
-        let mut spent = Vec::new();
-        let plane = self.plane.clone();
-        self.admission.expire(self.now_ns, &self.numbers, &mut Slots(&plane), |waiter| {
-            spent.push(waiter.token);
-        });
-        for token in spent {
+            };
             self.with_token(io, token, |worker, io, conn| {
-                worker.held_in_vain(io, conn, ShedReason::Hold);
+                conn.queued = false;
+                worker.advance_kept(io, conn);
             });
         }
     }
 
     /// Takes a drain up, and cuts what is left at its end.
     fn drain<B: Backend>(&mut self, io: &mut B) {
-        let Some(cut_at_ns) = self.plane.draining() else { return };
-        self.cut_at_ns = cut_at_ns;
+        let Some(cut_at_ns) = self.plane.draining() else {
+            return;
+        };
         if !self.draining {
             self.draining = true;
             self.plane.set_accepting(self.index, 0);
@@ -389,12 +351,14 @@ impl Worker {
                 io.unlisten(*listener);
             }
             let quiet_ns = self.now_ns + limits::DRAIN_QUIET_NS;
+            // A head that is not whole was not taken; its sender comes again.
             self.for_each_conn(io, |worker, _, conn| {
-                if conn.is_idle() {
-                    worker.set_timer(conn, quiet_ns);
+                if matches!(conn.stage, Stage::Head | Stage::Lingering) {
+                    worker.set_deadline(conn, quiet_ns);
                 }
             });
         }
+        self.cut_at_ns = cut_at_ns;
         if self.now_ns >= cut_at_ns {
             self.for_each_conn(io, |worker, io, conn| worker.leave(io, conn, Close::Abort));
             self.cut_at_ns = self.now_ns + limits::SLEEP_NS_MAX;
@@ -405,7 +369,8 @@ impl Worker {
     pub(crate) fn fail(&mut self, why: String) {
         if !self.failed {
             self.failed = true;
-            self.plane.fail(format!("worker {}: {why}", self.index), self.now_ns);
+            self.plane
+                .fail(format!("worker {}: {why}", self.index), self.now_ns);
         }
     }
 
@@ -425,173 +390,34 @@ impl Worker {
     }
 
     /// Runs with the connection of a seat taken out of the table, so that all of the worker can be
-    /// used beside it.
+    /// used beside it, and settles what follows.
     pub(crate) fn with_conn<B: Backend>(
         &mut self,
         io: &mut B,
         seat: usize,
         run: impl FnOnce(&mut Worker, &mut B, &mut Conn),
-    ) -> bool {
+    ) {
         let Some(mut conn) = self.conns.get_mut(seat).and_then(Option::take) else {
-            return false;
+            return;
         };
-        let before = conn.kept();
         run(self, io, &mut conn);
-        self.kept = self.kept + conn.kept() - before;
+        self.settle(io, &mut conn);
+        let kept = conn.kept();
+        self.memory.charge(&mut conn.charge, conn.asked.slot, kept);
         self.conns[seat] = Some(conn);
-        true
     }
 
-    fn with_token<B: Backend>(
+    /// Likewise, if the connection of that name still sits there.
+    pub(crate) fn with_token<B: Backend>(
         &mut self,
         io: &mut B,
         token: u64,
         run: impl FnOnce(&mut Worker, &mut B, &mut Conn),
-    ) -> bool {
-        let seat = crate::conn::seat_of(token);
+    ) {
+        let seat = seat_of(token);
         let conn = self.conns.get(seat).and_then(Option::as_ref);
-        if conn.is_none_or(|conn| conn.token() != token) {
-            return false;
-        }
-        self.with_conn(io, seat, run)
-    }
-
-    /// An empty answer buffer.
-    pub(crate) fn buffer(&mut self) -> Vec<u8> {
-        self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(512))
-    }
-
-    pub(crate) fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
-        if self.buffers.len() < limits::BUFFERS_KEPT
-            && buffer.capacity() <= limits::BUFFER_BYTES_KEPT
-        {
-            buffer.clear();
-            self.buffers.push(buffer);
-        }
-    }
-
-    pub(crate) fn date(&self) -> [u8; 29] {
-        self.date
-    }
-
-    pub(crate) fn set_timer(&mut self, conn: &mut Conn, deadline_ns: u64) {
-        self.clear_timer(conn);
-        conn.timer = self.wheel.set(deadline_ns, conn.token());
-    }
-
-    pub(crate) fn clear_timer(&mut self, conn: &mut Conn) {
-        if let Some(key) = conn.timer.take() {
-            self.wheel.cancel(key);
-        }
-    }
-}
-
-impl Sink for Worker {
-    fn on_awake<B: Backend>(&mut self, io: &mut B) {
-        self.lane.wake();
-        self.now_ns = io.boot_ns();
-        let now_s = sys::wall_ns() / 1_000_000_000;
-        if now_s != self.date_s {
-            self.date_s = now_s;
-            self.date = answers::http_date(now_s);
-        }
-        self.read_numbers();
-        self.replies(io);
-        self.timers(io);
-    }
-
-    fn on_accept<B: Backend>(&mut self, io: &mut B, listener: ListenerId, socket: OwnedFd) {
-        self.tally.worker().add_accepted(1);
-        let is_unix = self.listening.iter().any(|&(id, is_unix)| id == listener && is_unix);
-        let peer = match sys::peer_addr(socket.as_fd()) {
-            Ok(peer) => Some(peer),
-            Err(_) if is_unix => None,
-            Err(_) => return self.tally.worker().add_closed(1), // gone before it was looked at
-        };
-        let ip = peer.map(|peer| crate::conn::mapped(peer.ip()));
-        if !self.plane.admit_connection(&self.config, ip) {
-            self.tally.worker().add_refused_connections(1);
-            return self.tally.worker().add_closed(1);
-        }
-        match io.attach(socket) {
-            Err(_full) => {
-                self.plane.connection_gone(ip);
-                self.tally.worker().add_refused_connections(1);
-                self.tally.worker().add_closed(1);
-            }
-            Ok(id) => {
-                let number = self.next_number;
-                self.next_number += 1;
-                let mut conn = Box::new(Conn::new(id, number, peer, &self.config));
-                let quiet_ns = match self.draining {
-                    true => limits::DRAIN_QUIET_NS,
-                    false => self.config.idle_timeout_ns,
-                };
-                self.set_timer(&mut conn, self.now_ns + quiet_ns);
-                if self.conns.len() <= id.index() {
-                    self.conns.resize_with(id.index() + 1, || None);
-                }
-                self.conns[id.index()] = Some(conn);
-            }
-        }
-    }
-
-    fn on_data<B: Backend>(&mut self, io: &mut B, conn: ConnId, data: &[u8]) {
-        self.tally.worker().add_bytes_in(data.len() as u64);
-        self.with_conn(io, conn.index(), |worker, io, conn| worker.data(io, conn, data));
-    }
-
-    fn on_eof<B: Backend>(&mut self, io: &mut B, conn: ConnId, broken: Option<Errno>) {
-        self.with_conn(io, conn.index(), |worker, io, conn| {
-            worker.ended(io, conn, broken.is_some());
-        });
-    }
-
-    fn on_sent<B: Backend>(
-        &mut self,
-        io: &mut B,
-        conn: ConnId,
-        buf: SendBuf,
-        result: Result<(), Errno>,
-    ) {
-        if let SendBuf::Owned(buffer) = buf {
-            self.tally.worker().add_bytes_out(buffer.len() as u64);
-            self.keep_buffer(buffer);
-        }
-        if result.is_err() {
-            self.with_conn(io, conn.index(), |worker, io, conn| worker.ended(io, conn, true));
-        }
-    }
-
-    fn on_closed<B: Backend>(&mut self, _io: &mut B, conn: ConnId) {
-        if let Some(mut conn) = self.conns.get_mut(conn.index()).and_then(Option::take) {
-            self.kept -= conn.kept();
-            self.clear_timer(&mut conn);
-            self.forget_request(&mut conn);
-            self.plane.connection_gone(conn.peer.map(|_| conn.ip));
-            self.tally.worker().add_closed(1);
-        }
-    }
-
-    fn on_listener_closed<B: Backend>(
-        &mut self,
-        _io: &mut B,
-        listener: ListenerId,
-        broken: Option<Errno>,
-    ) {
-        self.listening.retain(|&(id, _)| id != listener);
-        if let Some(errno) = broken {
-            self.fail(format!("a listening socket no longer accepts: {errno}"));
-        }
-    }
-
-    fn on_wake<B: Backend>(&mut self, io: &mut B, wake: WakeId) {
-        if Some(wake) == self.reply_wake {
-            self.tally.worker().add_wakes(1);
-            self.bell_heard = true;
-            self.replies(io); // those that came between the start of this turn and its bell
-        } else if let Err(error) = self.take_config(io) {
-            self.fail(error.to_string());
+        if conn.is_some_and(|conn| conn.token() == token) {
+            self.with_conn(io, seat, run);
         }
     }
 }

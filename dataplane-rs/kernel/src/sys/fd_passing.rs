@@ -4,12 +4,39 @@
 //! The bytes that travel along are the caller's own message. Both calls block as the socket
 //! does; they are for the control thread, not for a worker.
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Errno, Error};
 
 /// The most descriptors one message may carry (SCM_MAX_FD of the kernel).
 pub const FDS_MAX: usize = 253;
+
+/// Whether [`inherit_fds`] was called.
+static INHERITED: AtomicBool = AtomicBool::new(false);
+
+/// Takes over `count` descriptors from `first` on, which whoever started this process left open for
+/// it, and closes them on exec. Works once in a process; call it before anything is opened, or a
+/// number that was not handed down may be somebody else's by then.
+pub fn inherit_fds(first: RawFd, count: usize) -> Result<Vec<OwnedFd>, Error> {
+    let refused = |errno| Error::Syscall {
+        call: "take inherited descriptors over",
+        errno,
+    };
+    if INHERITED.swap(true, Ordering::AcqRel) {
+        return Err(refused(Errno(libc::EALREADY)));
+    }
+    let mut fds = Vec::with_capacity(count);
+    for fd in (first..).take(count) {
+        // SAFETY: a plain call; a number that is no descriptor gives EBADF.
+        if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } != 0 {
+            return Err(refused(Errno::last()));
+        }
+        // SAFETY: it is open, as just seen, and this function hands each one out once.
+        fds.push(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    Ok(fds)
+}
 
 /// Room for one control message with [`FDS_MAX`] descriptors, aligned as cmsghdr wants it.
 #[repr(C, align(8))]

@@ -13,7 +13,7 @@ mod socket;
 
 pub use clock::{boot_ns, wall_ns};
 pub use eventfd::EventFd;
-pub use fd_passing::{FDS_MAX, recv_fds, send_fds};
+pub use fd_passing::{FDS_MAX, inherit_fds, recv_fds, send_fds};
 pub use process::{
     descriptor_limit, descriptor_limit_raise, kernel_release, memlock_limit, pin_thread, random,
 };

@@ -1,0 +1,85 @@
+//! What came from a connection and cannot be used yet.
+
+/// Bytes in the order in which they came. Taking from the front moves nothing; the gap is closed
+/// when it has grown larger than what is left, so each byte moves at most once in the mean, however
+/// many small requests it is cut into.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Inbox {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends. An inbox that owns no memory takes some from `buffer`.
+    pub fn push(&mut self, data: &[u8], buffer: impl FnOnce() -> Vec<u8>) {
+        if self.bytes.capacity() == 0 {
+            self.bytes = buffer();
+        }
+        if self.start > self.len() {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(data);
+    }
+
+    /// Steps over the first `count` bytes. One that is empty afterwards gives its memory back, so
+    /// that an idle connection owns none.
+    pub fn consume(&mut self, count: usize) -> Option<Vec<u8>> {
+        debug_assert!(count <= self.len());
+        self.start += count;
+        if self.start < self.bytes.len() || self.bytes.capacity() == 0 {
+            return None;
+        }
+        self.start = 0;
+        Some(std::mem::take(&mut self.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_out_as_they_went_in_however_they_are_cut() {
+        let mut inbox = Inbox::default();
+        let (mut next_in, mut next_out) = (0u32, 0u32);
+        for step in 0..2000u32 {
+            let count = step * 7 % 23;
+            let piece: Vec<u8> = (0..count).map(|i| (next_in + i) as u8).collect();
+            next_in += count;
+            inbox.push(&piece, || Vec::with_capacity(16));
+            let taken = (inbox.len() * (step % 5) as usize / 4).min(inbox.len());
+            for &byte in &inbox.as_slice()[..taken] {
+                assert_eq!(byte, next_out as u8, "byte {next_out}");
+                next_out += 1;
+            }
+            inbox.consume(taken);
+        }
+        assert_eq!(inbox.len(), (next_in - next_out) as usize);
+    }
+
+    #[test]
+    fn an_emptied_inbox_owns_no_memory() {
+        let mut inbox = Inbox::default();
+        inbox.push(b"abc", || Vec::with_capacity(64));
+        assert!(inbox.consume(2).is_none());
+        let buffer = inbox.consume(1).expect("its memory");
+        assert_eq!(buffer.capacity(), 64);
+        assert!(inbox.is_empty() && inbox.consume(0).is_none());
+    }
+}

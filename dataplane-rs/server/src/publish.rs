@@ -1,0 +1,213 @@
+//! From a whole request with a slot to a frame in the lane, and from a reply in the lane to its
+//! connection.
+
+use crate::conn::{Conn, Request, Stage, seat_of};
+use crate::limits;
+use crate::request::Whole;
+use crate::tally::ShedReason;
+use crate::worker::Worker;
+use shm_abi::FRAME_FLAG_HTTP10;
+use sluice_core::answers::Manner;
+use sluice_core::http1::{Framing, Version};
+use sluice_core::routes::Ack;
+use sluice_kernel::Backend;
+use sluice_lane::{FrameParts, HeaderSpan};
+
+impl Worker {
+    /// Puts a request with a slot into the lane, behind those that wait for room. True: there is no
+    /// room now, and its bytes must be kept.
+    pub(crate) fn publish<B: Backend>(
+        &mut self,
+        io: &mut B,
+        conn: &mut Conn,
+        whole: Whole<'_>,
+        request: Request,
+    ) -> bool {
+        // Small frames that pass a large one by would keep it waiting until its budget is over.
+        if self.lane_waiting.is_empty() && !self.write_frame(io, conn, whole, request) {
+            return false;
+        }
+        conn.stage = Stage::LaneFull(request);
+        self.lane_waiting.push_back(conn.token());
+        self.set_deadline(conn, request.routed.until_ns);
+        true
+    }
+
+    /// Copies a request into the lane. True: there is no room, and nothing was done.
+    fn write_frame<B: Backend>(
+        &mut self,
+        io: &mut B,
+        conn: &mut Conn,
+        whole: Whole<'_>,
+        request: Request,
+    ) -> bool {
+        let Request { head, routed } = &request;
+        self.spans.clear();
+        self.spans
+            .extend(self.fields.as_slice().iter().map(|field| HeaderSpan {
+                name: field.name_offset,
+                name_length: field.name_length,
+                value: field.value_offset,
+                value_length: field.value_length,
+            }));
+        let parts = FrameParts {
+            method: head.method.as_str().as_bytes(),
+            target: head.target(whole.head),
+            headers: head.block(whole.head),
+            index: &self.spans,
+            body: &[whole.body],
+            peer: conn.peer,
+            flags: if head.version == Version::Http10 {
+                FRAME_FLAG_HTTP10
+            } else {
+                0
+            },
+            source_id: routed.source_id,
+            config_version: routed.config_version,
+            seq: conn.seq,
+            received_ns: self.wall_ns,
+            admitted_ns: self.now_ns,
+            token: conn.token(),
+        };
+        match self.lane.publish(&parts) {
+            Ok(Some(position)) => {
+                let to = self.lane.position();
+                self.frames.push(position, to, routed.ack == Ack::Delivered);
+                self.published = true;
+                self.tally.worker().add_frames(1);
+                self.tally.worker().add_frame_bytes(to - position);
+                conn.stage = Stage::Awaiting(self.now_ns);
+                self.set_deadline(conn, routed.until_ns);
+                false
+            }
+            Ok(None) => true,
+            Err(error) => {
+                self.release_slot();
+                conn.stage = Stage::Head; // it has neither slot nor frame
+                self.fail(error.to_string());
+                self.shed(io, conn, ShedReason::Stopping);
+                false
+            }
+        }
+    }
+
+    /// Publishes a request that was held or waited for room. True: there is still no room.
+    pub(crate) fn publish_kept<B: Backend>(
+        &mut self,
+        io: &mut B,
+        conn: &mut Conn,
+        request: Request,
+        is_first: bool,
+    ) -> bool {
+        let head_length = request.head.length;
+        let inbox = std::mem::take(&mut conn.inbox);
+        let spill = std::mem::take(&mut conn.spill);
+        let bytes = match request.head.framing {
+            Framing::Chunked => &spill[..],
+            _ => &inbox.as_slice()[..conn.whole],
+        };
+        let (head, body) = bytes.split_at(head_length);
+        let whole = Whole { head, body };
+        self.read_fields(conn, head);
+        conn.reader.restart();
+        let waits = match is_first {
+            true => self.write_frame(io, conn, whole, request),
+            false => self.publish(io, conn, whole, request),
+        };
+        conn.inbox = inbox;
+        conn.spill = spill;
+        if matches!(conn.stage, Stage::Lingering) {
+            self.abandon(conn);
+        } else if !waits {
+            self.drop_request(conn);
+        }
+        waits
+    }
+
+    /// Goes on with those that wait for room, first come, first served.
+    pub(crate) fn retry_lane_waiting<B: Backend>(&mut self, io: &mut B) {
+        while let Some(token) = self.lane_waiting.pop_front() {
+            let mut waits = false;
+            self.with_token(io, token, |worker, io, conn| {
+                if let Stage::LaneFull(request) = conn.stage {
+                    waits = worker.publish_kept(io, conn, request, true);
+                }
+            });
+            if waits {
+                return self.lane_waiting.push_front(token);
+            }
+        }
+    }
+
+    /// Drains the reply ring.
+    pub(crate) fn replies<B: Backend>(&mut self, io: &mut B) {
+        let asleep_ns = self
+            .slept_at_ns
+            .map_or(0, |at| self.now_ns.saturating_sub(at));
+        let stopping = self.is_stopping();
+        while !self.failed {
+            let reply = match self.lane.next_reply() {
+                Ok(Some(reply)) => reply,
+                Ok(None) => return,
+                Err(error) => return self.fail(error.to_string()),
+            };
+            let entry = reply.entry;
+            let Some(status) = crate::answer::status(&entry) else {
+                let (kind, code) = (entry.kind, entry.code);
+                return self.fail(format!("the control plane left a reply {kind} of {code}"));
+            };
+            let seat = seat_of(entry.token);
+            let conn = self.conns.get_mut(seat).and_then(Option::as_mut);
+            let awaited = conn.and_then(|conn| Some((conn.awaits(&entry)?, conn)));
+            let answer = awaited.map(|(since_ns, conn)| {
+                conn.asked.keep_alive &= !stopping;
+                let mut out = self
+                    .buffers
+                    .pop()
+                    .unwrap_or_else(|| Vec::with_capacity(512));
+                let manner = Manner {
+                    keep_alive: conn.asked.keep_alive,
+                    head_only: conn.asked.head_only,
+                    date: Some(&self.date),
+                };
+                crate::answer::write(&mut out, &reply, &manner);
+                (since_ns, conn.asked.slot, out)
+            });
+            self.lane.reply_done(entry.length);
+            self.tally.worker().add_replies(1);
+            if asleep_ns >= limits::SLEEP_NS_MAX {
+                self.unrung_ns.get_or_insert(self.now_ns);
+            }
+            if self.frames.answered(entry.position) {
+                self.release_slot();
+            }
+            let Some((since_ns, slot, out)) = answer else {
+                self.tally.worker().add_late_replies(1);
+                continue;
+            };
+            if let Some(slot) = slot {
+                self.tally.answered(slot, status);
+                self.tally
+                    .acknowledged(slot, self.now_ns.saturating_sub(since_ns));
+            }
+            self.with_conn(io, seat, |worker, io, conn| worker.finish(io, conn, out));
+        }
+    }
+
+    /// Gives the slots of frames back whose room was given back, and looks how full the lane is.
+    pub(crate) fn give_consumed_slots(&mut self) {
+        if self.failed {
+            return;
+        }
+        let used = match self.lane.used() {
+            Ok(used) => used,
+            Err(error) => return self.fail(error.to_string()),
+        };
+        for _ in 0..self.frames.consumed(self.lane.position() - used) {
+            self.release_slot();
+        }
+        let pause = used * 1000 / self.lane.capacity() >= limits::LANE_PAUSE_MILLI;
+        self.admission
+            .pause_ring(pause, &mut crate::plane::Slots(&self.plane));
+    }
+}

@@ -58,9 +58,7 @@ func (s *Store) append(b Batch) error {
 	}
 	s.failing.Store(false)
 	s.owed.Store(false)
-	for _, f := range b.Frames {
-		s.remember(f)
-	}
+	s.remember(b.Frames)
 	s.handoff.put(item{group: g, tickets: s.outbox.sent(p)})
 	if g.Segment != s.segment {
 		s.segment = g.Segment
@@ -84,12 +82,16 @@ func (s *Store) pack(b Batch, low bool) parcel {
 	return s.outbox.take(min(room, ownBytesMax), len(b.Frames) > 0)
 }
 
-// remember puts a frame that is durable now into the memory set.
-func (s *Store) remember(frame []byte) {
-	c, d := shmabi.Frame(frame).C(), shmabi.Frame(frame).D()
-	if key := c.DedupKey(); key != [16]byte{} {
-		s.recent.add(recentKey{d.SourceID(), key}, event.ID(c.EventID()), int64(c.DedupUntilNS()),
-			int64(d.ReceivedNS()))
+// remember puts frames that are durable now into the memory set.
+func (s *Store) remember(frames [][]byte) {
+	s.recent.mu.Lock()
+	defer s.recent.mu.Unlock()
+	for _, f := range frames {
+		c, d := shmabi.Frame(f).C(), shmabi.Frame(f).D()
+		if key := c.DedupKey(); key != [16]byte{} {
+			s.recent.add(recentKey{d.SourceID(), key}, event.ID(c.EventID()),
+				int64(c.DedupUntilNS()), int64(d.ReceivedNS()))
+		}
 	}
 }
 

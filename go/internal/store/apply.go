@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/go/internal/event"
+	"sluice/go/internal/faultpoint"
 	"sluice/go/internal/store/index"
 	"sluice/go/internal/store/journal"
 	"sluice/shm-abi/shmabi"
@@ -26,6 +27,16 @@ func (s *Store) start() {
 	s.stop = cancel
 	s.stopped.Go(func() { s.runApplier(ctx) })
 	s.stopped.Go(func() { s.runKeeper(ctx) })
+	s.stopped.Go(func() { s.loadFilters(ctx) })
+}
+
+// loadFilters spares the applier its reads of dedup rows of before the start, once it has gone
+// through them.
+func (s *Store) loadFilters(ctx context.Context) {
+	err := s.index.LoadFilters(ctx)
+	if err != nil && ctx.Err() == nil && s.readFault(err) != nil {
+		s.opt.Log.Warn("dedup reads the disk until the next start", "err", err)
+	}
 }
 
 func (s *Store) runApplier(ctx context.Context) {
@@ -111,6 +122,9 @@ func (s *Store) apply(g *journal.Group) error {
 		s.opt.Log.Error("outcomes are unreadable; their deliveries are made again",
 			"group", g.Number, "err", err)
 	}
+	if len(outcomes) > 0 {
+		faultpoint.Pass(faultpoint.OutcomeDurable)
+	}
 	for i := range outcomes {
 		if err := s.applyOutcome(&outcomes[i]); err != nil {
 			return fmt.Errorf("apply outcome of %d: %w", outcomes[i].Seq, err)
@@ -127,8 +141,10 @@ func (s *Store) apply(g *journal.Group) error {
 	}
 	meta.Applied = g.Number
 	s.applied.Store(g.Number)
-	close(s.moved)
-	s.moved = make(chan struct{})
+	if s.moved != nil {
+		close(s.moved)
+		s.moved = nil
+	}
 	return nil
 }
 
@@ -168,9 +184,11 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 		}
 	}
 	meta := s.index.Meta()
-	r := &index.Record{
+	r := &s.scratch
+	*r = index.Record{
 		Seq: f.Seq, ID: event.ID(c.EventID()), Loc: f.Loc, Source: d.SourceID(),
 		Route: c.RouteVersion(), Received: int64(d.ReceivedNS()), OrderKey: c.OrderKey(),
+		Deliveries: r.Deliveries[:0],
 	}
 	if len(frame) >= shmabi.FrameHeader+shmabi.PayloadHeadSize {
 		r.Size = shmabi.PayloadHead(frame[shmabi.FrameHeader:][:shmabi.PayloadHeadSize]).BodyLength()
@@ -182,6 +200,10 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 	meta.Horizon = max(meta.Horizon, r.Received)
 	r.Horizon = meta.Horizon
 	sums := meta.Counts.Sources[r.Source]
+	if sums == nil {
+		sums = new(index.SourceCounts)
+		meta.Counts.Sources[r.Source] = sums
+	}
 	if repeated {
 		r.First = first
 		sums.Duplicates++
@@ -192,7 +214,13 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 			return err
 		}
 	}
-	meta.Counts.Sources[r.Source] = sums
+	if len(r.Deliveries) == 0 {
+		s.index.AddEnded(r)
+		return nil
+	}
+	r = &index.Record{}
+	*r = s.scratch
+	s.scratch.Deliveries = nil // they are the record's now
 	s.index.Change(r)
 	for i := range r.Deliveries {
 		del := &r.Deliveries[i]

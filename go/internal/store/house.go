@@ -78,11 +78,15 @@ func (s *Store) Space() Space {
 // how often retention is looked at.
 const houseEvery = 10 * time.Second
 
+// houseSegments is after how many new segments that is done before its time: what a start has to
+// replay is bounded in bytes as well. Less would have the engine write and merge small tables.
+const houseSegments = 8
+
 // runKeeper makes segments ahead, moves the index to the disk and drops old segments.
 func (s *Store) runKeeper(ctx context.Context) {
 	tick := time.NewTicker(houseEvery)
 	defer tick.Stop()
-	for {
+	for segments := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -92,8 +96,12 @@ func (s *Store) runKeeper(ctx context.Context) {
 			if err := s.journal.Prepare(); err != nil {
 				s.opt.Log.Warn("next segment cannot be made ahead", "err", err)
 			}
+			if segments++; segments < houseSegments && !s.spaceShort() {
+				continue
+			}
 		case <-tick.C:
 		}
+		segments = 0
 		if err := s.keepHouse(ctx); err != nil && ctx.Err() == nil {
 			s.opt.Log.Error("retention", "err", err)
 		}

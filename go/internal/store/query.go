@@ -21,7 +21,7 @@ func (s *Store) seen() error {
 	want := s.handoff.last()
 	for {
 		s.mu.Lock()
-		moved := s.moved
+		moved := s.nextMove()
 		if s.applied.Load() >= want {
 			err := s.commit()
 			s.mu.Unlock()
@@ -37,6 +37,14 @@ func (s *Store) seen() error {
 			return s.failure
 		}
 	}
+}
+
+// nextMove is closed when applied moves on. s.mu is held.
+func (s *Store) nextMove() <-chan struct{} {
+	if s.moved == nil {
+		s.moved = make(chan struct{})
+	}
+	return s.moved
 }
 
 // Events lists events, newest first.
@@ -211,7 +219,7 @@ func (s *Store) Tail(ctx context.Context, f Filter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
 			s.mu.Lock()
-			moved, last := s.moved, event.NewSeq(s.applied.Load()+1, 0)-1
+			moved, last := s.nextMove(), event.NewSeq(s.applied.Load()+1, 0)-1
 			err := s.commit()
 			s.mu.Unlock()
 			for err == nil && after < last {

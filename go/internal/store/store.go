@@ -49,7 +49,8 @@ type Store struct {
 	deferred  map[deliveryID]event.Outcome
 	committed uint64        // last group in the index
 	flushed   uint64        // last group that the index has on disk
-	moved     chan struct{} // closed and replaced when applied moves
+	moved     chan struct{} // closed when applied moves; nil: nobody waits for that
+	scratch   index.Record  // of the event that is being applied
 
 	applied atomic.Uint64
 	living  atomic.Int64 // deliveries
@@ -85,7 +86,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		opt: o, lock: lock, failed: make(chan struct{}), moved: make(chan struct{}),
+		opt: o, lock: lock, failed: make(chan struct{}),
 		queues: map[uint32]*queue{}, routes: map[uint32][]uint32{},
 		deferred: map[deliveryID]event.Outcome{}, rolled: make(chan struct{}, 1),
 	}

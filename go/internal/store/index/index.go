@@ -1,7 +1,7 @@
 package index
 
 import (
-	"encoding/binary"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,14 +13,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"sluice/go/internal/event"
+	"sluice/go/internal/store/filter"
 )
+
+// batchBytesKept bounds the memory that stays with the batch after a large commit.
+const batchBytesKept = 8 << 20
 
 // ErrDamaged says that the index cannot be believed: throw it away and build it from the journal.
 var ErrDamaged = errors.New("index is damaged")
 
 // formatVersion counts changes of the rows that an older reader would misread.
-const formatVersion = 1
+const formatVersion = 2
 
 // Options says how to open an index. FS nil is the operating system's; Log nil is slog.Default.
 type Options struct {
@@ -34,7 +37,7 @@ type Options struct {
 // Counts are an index's sums. They are kept with the rows, under the same watermark.
 type Counts struct {
 	Events       uint64                        `json:"events"` // kept, duplicates left out
-	Sources      map[uint32]SourceCounts       `json:"sources"`
+	Sources      map[uint32]*SourceCounts      `json:"sources"`
 	Destinations map[uint32]*DestinationCounts `json:"destinations"`
 }
 
@@ -58,6 +61,14 @@ type Meta struct {
 	Horizon   int64    `json:"horizon"` // latest received time up to there
 	Trimmed   uint64   `json:"trimmed"` // groups up to here are gone
 	Counts    Counts   `json:"counts"`
+	// Dedup holds the days that dedup rows may be of.
+	Dedup map[uint32]*DedupDay `json:"dedup"`
+}
+
+// DedupDay is where the next dedup row of a day goes: to the last part, which holds so many keys.
+type DedupDay struct {
+	Part uint16 `json:"part"`
+	Keys int    `json:"keys"`
 }
 
 // Index is an open index. Changes are gathered in memory (Add, Change, …) until Commit. Load,
@@ -69,11 +80,22 @@ type Index struct {
 	// catalogue is the JSON of the last CONFIG record.
 	catalogue []byte
 	pending
-	// days holds the dedup buckets that may have rows.
-	days map[uint32]bool
-	// lastChunk spares l and t rows that were just written.
+	// buckets are the days that dedup rows may be of, in order; unread ones have rows of before
+	// Open that their filters do not know yet.
+	buckets, unread []*bucket
+	budget          *filter.Budget
+	// lastSource and lastTick spare l and t rows that were just written; last is the last event's
+	// part of them.
 	lastSource map[uint32]uint64
 	lastTick   map[uint64]uint64
+	last       struct {
+		chunk, tick uint64
+		source      uint32
+	}
+
+	batch *pebble.Batch // used again and again
+	order []uint64      // scratch
+	value []byte        // scratch
 }
 
 // Open opens or makes the index in dir. ErrDamaged: Remove it and open again.
@@ -105,8 +127,9 @@ func Open(dir string, o Options) (*Index, error) {
 		return nil, fmt.Errorf("%w: open %s: %w", ErrDamaged, dir, err)
 	}
 	x := &Index{
-		db: db, days: map[uint32]bool{}, pending: newPending(),
+		db: db, pending: newPending(), budget: filter.NewBudget(FilterBytesMax),
 		lastSource: map[uint32]uint64{}, lastTick: map[uint64]uint64{},
+		batch: db.NewBatch(pebble.WithMaxRetainedSizeBytes(batchBytesKept)),
 	}
 	if err := x.load(); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -161,7 +184,7 @@ func (x *Index) load() error {
 			formatVersion)
 	}
 	if x.meta.Counts.Sources == nil {
-		x.meta.Counts.Sources = map[uint32]SourceCounts{}
+		x.meta.Counts.Sources = map[uint32]*SourceCounts{}
 	}
 	if x.meta.Counts.Destinations == nil {
 		x.meta.Counts.Destinations = map[uint32]*DestinationCounts{}
@@ -170,21 +193,11 @@ func (x *Index) load() error {
 		!errors.Is(err, pebble.ErrNotFound) {
 		return fmt.Errorf("%w: catalogue row: %w", ErrDamaged, err)
 	}
-	return x.loadDays()
-}
-
-// loadDays finds the dedup buckets by seeking from one to the next.
-func (x *Index) loadDays() error {
-	it, err := x.iter([]byte{rowDedup}, []byte{rowDedup + 1})
-	if err != nil {
-		return err
+	if x.meta.Dedup == nil {
+		x.meta.Dedup = map[uint32]*DedupDay{}
 	}
-	for ok := it.First(); ok; {
-		day := binary.BigEndian.Uint32(it.Key()[1:5])
-		x.days[day] = true
-		ok = it.SeekGE(dedupKey(day+1, 0, [16]byte{}))
-	}
-	return closeIter(it)
+	x.openBuckets()
+	return nil
 }
 
 // Remove deletes the index in dir, so that Open makes an empty one. fs nil is the operating
@@ -226,22 +239,36 @@ func (x *Index) Bytes() uint64 { return x.db.Metrics().DiskSpaceUsage() }
 
 // Close flushes and closes.
 func (x *Index) Close() error {
-	return errors.Join(x.db.Flush(), x.db.Close())
+	return errors.Join(x.db.Flush(), x.Abandon())
 }
 
 // Abandon closes without flushing: what a crash would leave is left.
-func (x *Index) Abandon() error { return x.db.Close() }
+func (x *Index) Abandon() error { return errors.Join(x.batch.Close(), x.db.Close()) }
+
+// The engine is set for rows that come once, mostly in the order of their keys or into a part of
+// bounded size, and are seldom read: tables gather in L0 and are merged many at a time.
+const (
+	// memtableBytes is small enough to stay in the processor's cache while it is sorted into.
+	memtableBytes = 16 << 20
+	// tablesInL0 is how many tables over each other begin a merge; the engine counts each twice.
+	tablesInL0 = 2 * 12
+	// tablesInL0Max makes writers wait for the merges.
+	tablesInL0Max = 64
+	// tableBytes bounds a table in L0; deeper ones are larger.
+	tableBytes = 32 << 20
+)
 
 func engineOptions(o Options) *pebble.Options {
 	po := &pebble.Options{
 		FS:                          o.FS,
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatNewest,
-		MemTableSize:                16 << 20,
+		MemTableSize:                memtableBytes,
 		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       4,
-		L0StopWritesThreshold:       24,
+		L0CompactionThreshold:       tablesInL0,
+		L0StopWritesThreshold:       tablesInL0Max,
 		LBaseMaxBytes:               64 << 20,
+		TargetFileSizes:             [7]int64{tableBytes},
 		MaxOpenFiles:                512,
 		Logger:                      engineLog{o.Log},
 		EventListener: &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
@@ -251,11 +278,31 @@ func engineOptions(o Options) *pebble.Options {
 			}
 		}},
 	}
+	// Ids and hashes do not get shorter, and the rest is a tenth of what the journal takes.
+	po.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
+		return pebble.DBCompressionNone
+	})
+	po.Experimental.SpanPolicyFunc = regionOf
 	for i := range po.Levels {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		po.Levels[i].FilterType = pebble.TableFilter
 	}
 	return po
+}
+
+// regionOf keeps rows of different kinds, and parts of dedup rows, in tables of their own. Rows come
+// in the order of their keys within a kind, most of them, so that a new table lies behind all older
+// ones and is never merged with them; one table over several kinds would span all that lies between.
+func regionOf(first []byte) (policy pebble.SpanPolicy, end []byte, err error) {
+	if len(first) < dedupPartBytes || first[0] != rowDedup {
+		return policy, []byte{first[0] + 1}, nil
+	}
+	end = bytes.Clone(first[:dedupPartBytes])
+	for i := len(end) - 1; ; i-- { // ends at the letter at the latest
+		if end[i]++; end[i] != 0 {
+			return policy, end[:i+1], nil
+		}
+	}
 }
 
 // engineLog passes the engine's log on. Its chatter is for debugging. Its last words (it could not
@@ -308,20 +355,4 @@ func damage(err error) error {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return err
-}
-
-// Get reads one event as it was committed; nil when there is none.
-func (x *Index) Get(seq event.Seq) (*Record, error) {
-	value, closer, err := x.db.Get(seqKey(rowEvent, seq))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read event row %d: %w", seq, damage(err))
-	}
-	r, err := parseRecord(seq, value)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return r, errors.Join(err, closer.Close())
 }

@@ -267,7 +267,7 @@ func TestTrimKeepsTheLiving(t *testing.T) {
 		x.Change(r)
 	}
 	x.Meta().Counts.Events = 100
-	x.Meta().Counts.Sources[1] = SourceCounts{Accepted: 100}
+	x.Meta().Counts.Sources[1] = &SourceCounts{Accepted: 100}
 	must(t, x.Commit())
 	list, err := x.Survivors(1, 80, 10)
 	must(t, err)

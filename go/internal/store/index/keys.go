@@ -66,9 +66,29 @@ func orderKey(dest uint32, key uint64, seq event.Seq) []byte {
 	return binary.BigEndian.AppendUint64(orderPrefix(dest, key), uint64(seq))
 }
 
-func dedupKey(day uint32, source uint32, key [16]byte) []byte {
-	k := binary.BigEndian.AppendUint32(append(make([]byte, 0, 25), rowDedup), day)
-	return append(binary.BigEndian.AppendUint32(k, source), key[:]...)
+const (
+	dedupPartBytes = 1 + 4 + 2 // of a key that all rows of a part begin with
+	dedupKeyBytes  = dedupPartBytes + 4 + 16
+)
+
+func dedupKey(day uint32, part uint16, source uint32, key *[16]byte) []byte {
+	k := make([]byte, dedupKeyBytes)
+	putDedupKey(k, day, part, source, key)
+	return k
+}
+
+func putDedupKey(k []byte, day uint32, part uint16, source uint32, key *[16]byte) {
+	_ = k[dedupKeyBytes-1]
+	k[0] = rowDedup
+	binary.BigEndian.PutUint32(k[1:], day)
+	binary.BigEndian.PutUint16(k[5:], part)
+	binary.BigEndian.PutUint32(k[7:], source)
+	copy(k[11:], key[:])
+}
+
+// dedupDayKey sorts before all dedup rows of a day.
+func dedupDayKey(day uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte{rowDedup}, day)
 }
 
 func tickKey(received int64, chunk uint64) []byte {

@@ -3,7 +3,6 @@ package index
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"sluice/go/internal/event"
 )
@@ -39,26 +38,8 @@ func (x *Index) Events(q Query, yield func(*Record) bool) error {
 	case q.Source != 0:
 		return x.bySource(q.Source, q.Before, filtered)
 	}
-	_, err := x.backwards(0, q.Before, filtered)
+	_, err := x.records(0, q.Before, true, filtered)
 	return err
-}
-
-// backwards reads the events of [from, before), newest first. It tells whether yield wanted more.
-func (x *Index) backwards(from, before event.Seq, yield func(*Record) bool) (bool, error) {
-	it, err := x.iter(seqKey(rowEvent, from), seqKey(rowEvent, before))
-	if err != nil {
-		return false, err
-	}
-	for ok := it.Last(); ok; ok = it.Prev() {
-		r, err := parseRecord(seqAt(it.Key()), it.Value())
-		if err != nil {
-			return false, errors.Join(fmt.Errorf("%w: %w", ErrDamaged, err), it.Close())
-		}
-		if !yield(r) {
-			return false, closeIter(it)
-		}
-	}
-	return true, closeIter(it)
 }
 
 // byMark goes through the events that have a u or y row.
@@ -92,7 +73,7 @@ func (x *Index) bySource(source uint32, before event.Seq, yield func(*Record) bo
 		if chunk < last {
 			end = chunkStart(chunk + 1)
 		}
-		more, err := x.backwards(chunkStart(chunk), end, yield)
+		more, err := x.records(chunkStart(chunk), end, true, yield)
 		if err != nil {
 			return errors.Join(err, it.Close())
 		}
@@ -105,20 +86,8 @@ func (x *Index) bySource(source uint32, before event.Seq, yield func(*Record) bo
 
 // Forwards calls yield with the events of (after, last], oldest first, duplicates included.
 func (x *Index) Forwards(after, last event.Seq, yield func(*Record) bool) error {
-	it, err := x.iter(seqKey(rowEvent, after+1), append(seqKey(rowEvent, last), 0))
-	if err != nil {
-		return err
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		r, err := parseRecord(seqAt(it.Key()), it.Value())
-		if err != nil {
-			return errors.Join(fmt.Errorf("%w: %w", ErrDamaged, err), it.Close())
-		}
-		if !yield(r) {
-			break
-		}
-	}
-	return closeIter(it)
+	_, err := x.records(after+1, last+1, false, yield)
+	return err
 }
 
 // Dead calls yield with the dead letters before a place, the newest events' first and of one event

@@ -13,17 +13,19 @@ import (
 
 // LookupDedup finds the first event with a key whose window is open for a frame received at
 // received. Of several, which only clocks that went back can leave, it is the one that ends first.
+// It belongs to the writer.
 func (x *Index) LookupDedup(source uint32, key [16]byte, received int64) (Dedup, bool, error) {
 	var best Dedup
+	hash := hashKey(source, &key)
 	from := max(dayOf(received), x.meta.LivingDay())
-	for day := range x.days {
-		if day < from {
+	for _, b := range x.buckets {
+		if b.day < from || !b.has(hash) {
 			continue
 		}
-		d, ok := x.dedup[dedupID{day, source, key}]
+		d, ok := x.windows.get(hash, b.day, source, &key)
 		if !ok {
 			var err error
-			if d, ok, err = x.readDedup(day, source, key); err != nil {
+			if d, ok, err = x.readDedup(b, source, &key); err != nil {
 				return Dedup{}, false, err
 			}
 		}
@@ -34,17 +36,25 @@ func (x *Index) LookupDedup(source uint32, key [16]byte, received int64) (Dedup,
 	return best, best.Until != 0, nil
 }
 
-func (x *Index) readDedup(day, source uint32, key [16]byte) (Dedup, bool, error) {
-	value, closer, err := x.db.Get(dedupKey(day, source, key))
+// readDedup asks the rows of a day. A row of a later part takes the place of one before.
+func (x *Index) readDedup(b *bucket, source uint32, key *[16]byte) (d Dedup, ok bool, err error) {
+	for part := int(b.Part); part >= 0 && !ok && err == nil; part-- {
+		d, ok, err = x.readDedupRow(dedupKey(b.day, uint16(part), source, key))
+	}
+	d.Source, d.Key = source, *key
+	return d, ok, err
+}
+
+func (x *Index) readDedupRow(key []byte) (d Dedup, ok bool, err error) {
+	value, closer, err := x.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
-		return Dedup{}, false, nil
+		return d, false, nil
 	}
 	if err != nil {
-		return Dedup{}, false, fmt.Errorf("read dedup row: %w", damage(err))
+		return d, false, fmt.Errorf("read dedup row: %w", damage(err))
 	}
-	d := Dedup{Source: source, Key: key}
-	if len(value) == 24 {
-		d.Until, d.First = int64(binary.LittleEndian.Uint64(value)), event.ID(value[8:24])
+	if len(value) == dedupValueBytes {
+		d.Until, d.First = int64(binary.LittleEndian.Uint64(value)), event.ID(value[8:])
 	} else {
 		err = fmt.Errorf("%w: dedup row of %d bytes", ErrDamaged, len(value))
 	}
@@ -163,19 +173,16 @@ func (x *Index) Find(id event.ID) (*Record, error) {
 	return nil, nil
 }
 
-func (x *Index) findIn(chunk uint64, id event.ID) (*Record, error) {
-	it, err := x.iter(seqKey(rowEvent, chunkStart(chunk)), seqKey(rowEvent, chunkStart(chunk+1)))
-	if err != nil {
-		return nil, err
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		if value := it.Value(); len(value) > 16 && bytes.Equal(value[1:17], id[:]) {
-			r, err := parseRecord(seqAt(it.Key()), value)
-			if err != nil {
-				err = fmt.Errorf("%w: %w", ErrDamaged, err)
+func (x *Index) findIn(chunk uint64, id event.ID) (found *Record, err error) {
+	_, err = x.scan(chunkStart(chunk), chunkStart(chunk+1), false,
+		func(seq event.Seq, row []byte) (bool, error) {
+			if len(row) < 17 || !bytes.Equal(row[1:17], id[:]) {
+				return true, nil
 			}
-			return r, errors.Join(err, closeIter(it))
-		}
-	}
-	return nil, closeIter(it)
+			if found, err = parseRecord(seq, row); err != nil {
+				return false, fmt.Errorf("%w: %w", ErrDamaged, err)
+			}
+			return false, nil
+		})
+	return found, err
 }

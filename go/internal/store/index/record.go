@@ -29,6 +29,7 @@ type Record struct {
 	Deliveries []Delivery
 
 	stored bool // a row of it is in the index, as of the marks in Deliveries
+	packed bool // together with others
 	mark   mark
 }
 
@@ -126,7 +127,7 @@ func (r *Record) Delivery(dest uint32) *Delivery {
 
 // settle notes that what is in r is what is in the index.
 func (r *Record) settle() {
-	r.stored, r.mark = true, r.wantMark()
+	r.stored, r.packed, r.mark = true, false, r.wantMark()
 	for i := range r.Deliveries {
 		d := &r.Deliveries[i]
 		d.place, d.letter = d.wantPlace(), d.Letter()

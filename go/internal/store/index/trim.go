@@ -120,17 +120,9 @@ func (x *Index) putAgain(p *put, r *Record) error {
 
 // forget takes the events before end that go out of the sums.
 func (x *Index) forget(end event.Seq) (dead int, err error) {
-	it, err := x.iter(seqKey(rowEvent, 0), seqKey(rowEvent, end))
-	if err != nil {
-		return 0, err
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		r, err := parseRecord(seqAt(it.Key()), it.Value())
-		if err != nil {
-			return 0, errors.Join(fmt.Errorf("%w: %w", ErrDamaged, err), it.Close())
-		}
+	_, err = x.records(0, end, false, func(r *Record) bool {
 		if r.Living() {
-			continue
+			return true
 		}
 		if r.First.IsZero() {
 			x.meta.Counts.Events--
@@ -141,8 +133,9 @@ func (x *Index) forget(end event.Seq) (dead int, err error) {
 				x.meta.Counts.Destinations[d.Destination].Dead--
 			}
 		}
-	}
-	return dead, closeIter(it)
+		return true
+	})
+	return dead, err
 }
 
 // trimTicks removes the t rows of trimmed chunks. They come first, but for clocks that jumped; what

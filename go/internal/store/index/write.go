@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -22,21 +23,27 @@ type Dedup struct {
 // Commit writes everything pending and Meta, all or nothing. The caller has changed Meta
 // beforehand, Applied included.
 func (x *Index) Commit() error {
-	w := x.db.NewBatch()
-	defer func() { _ = w.Close() }()
-	p := put{Batch: w}
-	for _, r := range x.dirty {
-		x.putRecord(&p, r)
+	w := x.batch
+	w.Reset()
+	p := put{Batch: w, value: x.value}
+	defer func() { x.value = p.value[:0] }()
+	x.putEnded(&p)
+	x.putWindows(&p)
+	x.order = x.order[:0]
+	for seq := range x.dirty {
+		x.order = append(x.order, uint64(seq))
+	}
+	slices.Sort(x.order)
+	if err := x.putDirty(&p); err != nil {
+		return err
+	}
+	for i := range x.ways {
+		p.set(x.ways[i].key(), nil)
 	}
 	for i := range x.attempts {
 		a := &x.attempts[i]
 		p.value = appendOutcome(p.value[:0], &a.outcome)
 		p.set(attemptKey(a.outcome.Seq, a.n), p.value)
-	}
-	for k, d := range x.dedup {
-		p.value = binary.LittleEndian.AppendUint64(p.value[:0], uint64(d.Until))
-		p.value = append(p.value, d.First[:]...)
-		p.set(dedupKey(k.day, d.Source, d.Key), p.value)
 	}
 	for id, changes := range x.orders {
 		for seq, change := range changes {
@@ -65,11 +72,75 @@ func (x *Index) Commit() error {
 	return nil
 }
 
+// putDirty writes the records whose seqs are in x.order.
+func (x *Index) putDirty(p *put) (err error) {
+	var apart event.Seq // packed rows up to here are taken apart
+	for _, seq := range x.order {
+		seq := event.Seq(seq)
+		if x.dirty[seq].packed && seq > apart {
+			if apart, err = x.takeApart(p, seq); err != nil {
+				return err
+			}
+		}
+	}
+	for _, seq := range x.order {
+		x.putRecord(p, x.dirty[event.Seq(seq)])
+	}
+	return nil
+}
+
+// putEnded writes the rows of events that ended when they came, packed.
+func (x *Index) putEnded(p *put) {
+	e := &x.ended
+	e.packs(func(from, to int) {
+		first := e.seqs[from]
+		if to == from+1 {
+			p.set(seqKey(rowEvent, first), e.row(from))
+			return
+		}
+		p.value = append(p.value[:0], packedVersion)
+		for i := from; i < to; i++ {
+			p.value = appendPacked(p.value, uint64(e.seqs[i]-first), e.row(i))
+		}
+		p.set(seqKey(rowEvent, first), p.value)
+	})
+	for _, seq := range e.repeats {
+		p.set(seqKey(rowDuplicate, seq), []byte{byte(markDuplicate)})
+	}
+}
+
+func (x *Index) putWindows(p *put) {
+	x.order = x.windows.places(x.order)
+	for _, place := range x.order {
+		d := &x.windows.list[uint32(place)]
+		key, value := p.setDeferred(dedupKeyBytes, dedupValueBytes)
+		putDedupKey(key, d.day, d.part, d.Source, &d.Key)
+		binary.LittleEndian.PutUint64(value, uint64(d.Until))
+		copy(value[8:], d.First[:])
+		p.finish()
+	}
+}
+
+const dedupValueBytes = 8 + 16
+
 // put is an engine batch whose first error sticks.
 type put struct {
 	*pebble.Batch
 	value []byte // scratch
+	op    *pebble.DeferredBatchOp
 	err   error
+}
+
+// setDeferred gives the places to write a row to; finish ends it.
+func (p *put) setDeferred(keyBytes, valueBytes int) (key, value []byte) {
+	p.op = p.SetDeferred(keyBytes, valueBytes)
+	return p.op.Key, p.op.Value
+}
+
+func (p *put) finish() {
+	if err := p.op.Finish(); err != nil && p.err == nil {
+		p.err = err
+	}
 }
 
 func (p *put) set(key, value []byte) {
@@ -95,9 +166,6 @@ func (p *put) deleteRange(from, to []byte) {
 func (x *Index) putRecord(p *put, r *Record) {
 	p.value = appendRecord(p.value[:0], r)
 	p.set(seqKey(rowEvent, r.Seq), p.value)
-	if !r.stored {
-		x.putWays(p, r)
-	}
 	if want := r.wantMark(); want != r.mark {
 		if row := r.mark.row(); row != 0 && row != want.row() {
 			p.delete(seqKey(row, r.Seq))
@@ -146,20 +214,38 @@ func (p place) key(dest uint32, seq event.Seq) []byte {
 // ticksRemembered bounds the memory of t rows just written.
 const ticksRemembered = 4096
 
-// putWays adds the rows that lead to a new event from its source and its received time.
-func (x *Index) putWays(p *put, r *Record) {
+// way is a row that leads to the events of a chunk, from their source or from a tick.
+type way struct {
+	row  byte
+	from uint64
+	to   uint64 // chunk
+}
+
+func (w *way) key() []byte {
+	if w.row == rowSource {
+		return sourceKey(uint32(w.from), w.to)
+	}
+	return tickKey(int64(w.from)*tickNS, w.to)
+}
+
+// addWays adds the rows that lead to a new event from its source and its received time.
+func (x *Index) addWays(r *Record) {
 	chunk := chunkOf(r.Seq) + 1 // 0 is "none" in the maps
+	tick := tickOf(idTime(r.ID))
+	if chunk == x.last.chunk && tick == x.last.tick && r.Source == x.last.source {
+		return
+	}
+	x.last.chunk, x.last.tick, x.last.source = chunk, tick, r.Source
 	if x.lastSource[r.Source] != chunk {
 		x.lastSource[r.Source] = chunk
-		p.set(sourceKey(r.Source, chunk-1), nil)
+		x.ways = append(x.ways, way{rowSource, uint64(r.Source), chunk - 1})
 	}
-	tick := tickOf(idTime(r.ID))
 	if x.lastTick[tick] != chunk {
 		if len(x.lastTick) >= ticksRemembered {
 			clear(x.lastTick)
 		}
 		x.lastTick[tick] = chunk
-		p.set(tickKey(idTime(r.ID), chunk-1), nil)
+		x.ways = append(x.ways, way{rowTick, tick, chunk - 1})
 	}
 }
 
@@ -172,11 +258,11 @@ func (m *Meta) LivingDay() uint32 { return max(dayOf(m.Horizon), 1) - 1 }
 
 func (x *Index) expireDedup(p *put) {
 	living := x.meta.LivingDay()
-	for day := range x.days {
-		if day < living {
-			none := [16]byte{}
-			p.deleteRange(dedupKey(day, 0, none), dedupKey(day+1, 0, none))
-			delete(x.days, day)
-		}
+	for len(x.buckets) > 0 && x.buckets[0].day < living {
+		day := x.buckets[0].day
+		p.deleteRange(dedupDayKey(day), dedupDayKey(day+1))
+		delete(x.meta.Dedup, day)
+		x.buckets[0].release()
+		x.buckets = slices.Delete(x.buckets, 0, 1)
 	}
 }

@@ -1,0 +1,114 @@
+package filter
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestAFilterKnowsWhatItHolds(t *testing.T) {
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		f, held := New(NewBudget(8<<20)), map[uint64]bool{}
+		for range 400_000 {
+			h := rng.Uint64()
+			if !held[h] && f.Has(h) {
+				// A false "maybe" is allowed; how often is the next test's matter.
+				continue
+			}
+			f.Add(h)
+			held[h] = true
+		}
+		for h := range held {
+			if !f.Has(h) {
+				t.Fatalf("seed %d: key %#x is lost", seed, h)
+			}
+		}
+		if f.Len() != len(held) {
+			t.Errorf("seed %d: length %d, held %d", seed, f.Len(), len(held))
+		}
+	}
+}
+
+func TestFalseHitsAreFew(t *testing.T) {
+	const seed = 2
+	rng := rand.New(rand.NewPCG(seed, 2))
+	f := New(NewBudget(64 << 20))
+	const looks = 200_000
+	for _, keys := range []int{keysIn(firstBytes), 200_000, 1_000_000, 3_000_000} {
+		for f.Len() < keys {
+			f.Add(rng.Uint64())
+		}
+		hits := 0
+		for range looks {
+			if f.Has(rng.Uint64()) {
+				hits++
+			}
+		}
+		if hits > looks/100 {
+			t.Errorf("seed %d: %d keys in %d chunks: %d false hits of %d looks, want at most %d",
+				seed, keys, len(f.chunks), hits, looks, looks/100)
+		}
+		perKey := float64(f.Bytes()*8) / float64(keys)
+		if keys > 50_000 && perKey > (growth+1)*bitsPerKey {
+			t.Errorf("%d keys take %.1f bits each", keys, perKey)
+		}
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	const seed = 3
+	rng := rand.New(rand.NewPCG(seed, 3))
+	budget := NewBudget(firstBytes * 6)
+	f := New(budget)
+	var keys []uint64
+	for range 20 * keysIn(firstBytes) {
+		keys = append(keys, rng.Uint64())
+		f.Add(keys[len(keys)-1])
+	}
+	if want := int64(firstBytes * 5); f.Bytes() != want {
+		t.Errorf("%d bytes are taken, want %d", f.Bytes(), want)
+	}
+	for _, h := range keys {
+		if !f.Has(h) {
+			t.Fatalf("seed %d: key %#x is lost", seed, h)
+		}
+	}
+	second, blind := New(budget), New(budget)
+	second.Add(1) // takes the rest
+	blind.Add(1)
+	if second.Bytes() != firstBytes || blind.Bytes() != 0 {
+		t.Errorf("%d and %d bytes", second.Bytes(), blind.Bytes())
+	}
+	if !blind.Has(1) || !blind.Has(2) {
+		t.Error("a filter without memory says no")
+	}
+	f.Release()
+	second.Release()
+	if left := budget.left.Load(); left != firstBytes*6 {
+		t.Errorf("%d bytes came back of %d", left, firstBytes*6)
+	}
+	if blind.Add(1); !blind.Has(2) {
+		t.Error("a filter that missed a key says no")
+	}
+}
+
+func BenchmarkFilter(b *testing.B) {
+	for _, keys := range []int{1_000_000, 20_000_000} {
+		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(4, 4))
+			f := New(NewBudget(1 << 30))
+			for range keys {
+				f.Add(rng.Uint64())
+			}
+			hits := 0
+			b.ResetTimer()
+			for range b.N {
+				if f.Has(rng.Uint64()) {
+					hits++
+				}
+			}
+			b.ReportMetric(float64(hits)/float64(b.N), "hits/op")
+		})
+	}
+}

@@ -356,7 +356,9 @@ func (d *Daemon) Reload(ctx context.Context) (uint32, error) {
 		return 0, refused(fmt.Errorf("these keys change only with a restart: %v", needs))
 	}
 	before := d.plan.Load()
-	p, err := newPlan(c, &before.catalogue)
+	// From what is recorded, not from what is in force: the numbers of a reload that came to nothing
+	// are not given again.
+	p, err := newPlan(c, d.store.Catalogue())
 	if err != nil {
 		return 0, refused(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -75,7 +76,10 @@ type Process struct {
 	Generation uint32
 	done       chan struct{}
 	exit       string
-	pidfd      int
+	child      *os.Process // ours; nil: another process's
+
+	mu    sync.Mutex
+	pidfd int // of one that is not our child; -1: none, or given back
 }
 
 // Start starts a data plane. It outlives this process if need be.
@@ -102,7 +106,8 @@ func Start(s Spec) (*Process, error) {
 		return nil, fmt.Errorf("start the data plane: %w", err)
 	}
 	p := &Process{
-		Pid: cmd.Process.Pid, Generation: s.Generation, done: make(chan struct{}), pidfd: -1,
+		Pid: cmd.Process.Pid, Generation: s.Generation, done: make(chan struct{}),
+		child: cmd.Process, pidfd: -1,
 	}
 	go func() {
 		_ = cmd.Wait() // the state says it all
@@ -112,22 +117,37 @@ func Start(s Spec) (*Process, error) {
 	return p, nil
 }
 
-// Watch takes over the watch on a data plane that is not our child.
-func Watch(pid int, generation uint32) (*Process, error) {
+// ErrNotDataPlane says that a pid is not, or no longer, a data plane of the journal and generation.
+var ErrNotDataPlane = errors.New("not that data plane's process")
+
+// Watch takes over the watch on a data plane that is not our child. Any other process is refused, so
+// that none is ever killed for a pid that was used again.
+func Watch(pid int, journal [16]byte, generation uint32) (*Process, error) {
+	if pid <= 0 {
+		return nil, fmt.Errorf("%w: pid %d", ErrNotDataPlane, pid)
+	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return nil, fmt.Errorf("watch process %d: %w", pid, err)
+		return nil, fmt.Errorf("watch process %d: %w: %w", pid, ErrNotDataPlane, err)
+	}
+	if !IsDataPlane(pid, journal, generation) { // looked at behind the open: now it stays the same
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("watch process %d: %w", pid, ErrNotDataPlane)
 	}
 	p := &Process{Pid: pid, Generation: generation, done: make(chan struct{}), pidfd: fd}
 	go func() {
-		defer close(p.done)
 		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		for {
 			if _, err := unix.Poll(poll, -1); !errors.Is(err, unix.EINTR) {
 				break
 			}
 		}
+		p.mu.Lock()
+		p.pidfd = -1
+		_ = unix.Close(fd)
+		p.mu.Unlock()
 		p.exit = "ended (it was another process's child)"
+		close(p.done)
 	}()
 	return p, nil
 }
@@ -147,20 +167,18 @@ func (p *Process) Exit() string {
 
 // Kill ends it at once. A process that is dead already is no error.
 func (p *Process) Kill() {
-	select {
-	case <-p.done:
+	if p.child != nil {
+		_ = p.child.Kill() // os.ErrProcessDone: it is reaped
 		return
-	default:
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.pidfd >= 0 {
 		_ = unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0) // ESRCH: it is dead
-		return
 	}
-	_ = unix.Kill(p.Pid, unix.SIGKILL) // our child, not reaped yet, so the pid is still its own
 }
 
-// IsDataPlane tells whether a pid is a data plane of this journal, so that nobody else's process is
-// ever killed for a pid that was used again.
+// IsDataPlane tells whether a pid is, at this moment, the data plane of a journal and generation.
 func IsDataPlane(pid int, journal [16]byte, generation uint32) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	if err != nil {

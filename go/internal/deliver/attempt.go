@@ -10,6 +10,7 @@ import (
 
 	"sluice/go/internal/destination"
 	"sluice/go/internal/event"
+	"sluice/go/internal/faultpoint"
 	"sluice/go/internal/retry"
 	"sluice/go/internal/store"
 )
@@ -45,6 +46,7 @@ func (r *runner) attempt(t *target, d store.Delivery) {
 		pause = min(result.RetryAfter, t.Retry.Max)
 	}
 	outcome := conclude(t, d, result, o.Now(), o.Jitter)
+	faultpoint.Pass(faultpoint.OutcomeMade)
 	o.Queue.Finish(outcome)
 	o.Outcome(t.Name, outcomeNames[outcome.Kind], result.Code, took)
 	if outcome.Kind == event.Dead {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	groupBytes = 4<<20 - 256<<10 // of frames; leaves room for header, outcomes and padding
+	groupBytes = store.BatchBytesMax // of frames, unless it is one frame
 	idleAfter  = time.Second
 	backoffMin = 50 * time.Millisecond
 	backoffMax = 2 * time.Second

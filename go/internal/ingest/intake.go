@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,32 +20,36 @@ const (
 	// batchFrames bounds what is judged before `verified` moves, so that first replies do not wait
 	// for a whole ring.
 	batchFrames = 64
-	// sleepMax is the belt of the doorbell; wake-ups that only it found are counted.
+	// sleepMax is the belt of the doorbell; work that only it found is counted.
 	sleepMax = time.Second
 )
 
 // feed is one lane at work. Its goroutine judges; the mutex lets the committer answer as well.
 type feed struct {
-	service *Service
-	lane    *lane.Lane
-	wake    *lane.Bell // the data plane rings it
-	peer    *lane.Bell // wakes the data plane; nil for an orphan
-	judge   judge
-	log     *slog.Logger
+	service    *Service
+	lane       *lane.Lane
+	generation uint32
+	bells      atomic.Pointer[Bells]
+	judge      judge
+	log        *slog.Logger
 
 	mu        sync.Mutex
 	queue     queue
 	gathered  uint64 // lane position up to which the committer took frames
 	wantsRoom bool
-	broken    error
+	unmapped  bool
+	broken    error // why nothing new is read from the lane
+	mute      bool  // its reply ring cannot be written any more
 
 	suspect  atomic.Bool // somebody says that the producer is dead; its lock tells
 	orphaned atomic.Bool // it is: nobody reads replies any more
+	byBelt   bool        // the last sleep ended without the doorbell
 	done     chan struct{}
 }
 
 // restore takes up what an earlier life decided: replies for everything in [consume, verified), and
-// the position up to which the journal reaches.
+// the position up to which the journal reaches. Where a frame is damaged since, the lane is retired
+// and what lies before it is served.
 func (f *feed) restore(durable uint64) error {
 	l := f.lane
 	f.queue.durableTo = max(l.Consume(), durable)
@@ -56,7 +61,8 @@ func (f *feed) restore(durable uint64) error {
 	for at := l.Consume(); at < l.Verified(); {
 		frame, err := l.Frame(at, l.Verified())
 		if err != nil {
-			return err
+			f.retire(err)
+			return nil
 		}
 		v := readVerdict(frame.C())
 		if v.state == shmabi.StateAnswered {
@@ -65,6 +71,10 @@ func (f *feed) restore(durable uint64) error {
 			}
 		}
 		e := newEntry(frame, at, v)
+		if e.from < f.gathered && f.gathered < e.to {
+			return fmt.Errorf("%w: the journal ends at %d, inside the frame at %d",
+				lane.ErrCorrupt, f.gathered, at)
+		}
 		f.queue.push(e)
 		if e.to <= f.gathered {
 			f.queue.written = f.queue.end()
@@ -86,17 +96,25 @@ func newEntry(frame shmabi.Frame, at uint64, v verdict) entry {
 // verified.
 func (f *feed) run(ctx context.Context) {
 	defer close(f.done)
-	f.ring(f.flush())
+	f.flush()
 	f.ringAlways()
 	for ctx.Err() == nil {
-		judged, err := f.intake()
+		judged := 0
+		err := f.lane.Guard(func() (err error) {
+			judged, err = f.intake()
+			return err
+		})
 		if err != nil {
 			f.retire(err)
 		}
 		if judged > 0 {
 			f.service.nudge()
 		}
-		f.ring(f.flush())
+		published, due := f.flush()
+		f.ring(due)
+		if f.byBelt && (judged > 0 || published) {
+			f.service.beltWakes.Add(1)
+		}
 		if judged > 0 {
 			continue
 		}
@@ -155,39 +173,51 @@ func (f *feed) intake() (int, error) {
 	return len(*batch), err
 }
 
-// flush writes the replies that may leave and gives room back. It tells whether the data plane is to
-// be woken.
-func (f *feed) flush() bool {
+// flush writes the replies that may leave and gives room back. It tells whether there were any, and
+// whether the data plane is to be woken.
+func (f *feed) flush() (published, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.flushLocked()
 }
 
-func (f *feed) flushLocked() bool {
-	published := false
-	nobodyReads := f.orphaned.Load()
-	if !nobodyReads {
-		var err error
-		published, f.wantsRoom, err = f.queue.reply(f.lane)
-		if err != nil && f.broken == nil {
-			f.broken = err
-			f.lane.Retire()
-			f.log.Error("lane retired", "error", err)
+func (f *feed) flushLocked() (published, due bool) {
+	err := f.lane.Guard(func() (err error) {
+		if !f.deaf() {
+			published, f.wantsRoom, err = f.queue.reply(f.lane)
 		}
 		if published {
 			faultpoint.Pass(faultpoint.ReplyWritten)
 			f.lane.PublishReplies()
 			faultpoint.Pass(faultpoint.ReplyPublished)
 		}
+		return err
+	})
+	if err != nil {
+		f.mute = true
+		f.retireLocked(err)
+	}
+	if f.deaf() {
+		f.wantsRoom = false
 	}
 	before := f.lane.Consume()
-	released := f.queue.settle(nobodyReads || f.broken != nil, before)
-	f.lane.Release(released)
-	if released != before {
-		faultpoint.Pass(faultpoint.ConsumeReleased)
+	released := f.queue.settle(f.deaf(), before)
+	err = f.lane.Guard(func() error {
+		f.lane.Release(released)
+		if released != before {
+			faultpoint.Pass(faultpoint.ConsumeReleased)
+		}
+		due = f.lane.RingDue(published, released != before)
+		return nil
+	})
+	if err != nil {
+		f.retireLocked(err)
 	}
-	return f.lane.RingDue(published, released != before)
+	return published, due
 }
+
+// deaf tells that replies count as written: nobody is left to read them.
+func (f *feed) deaf() bool { return f.mute || f.orphaned.Load() }
 
 // advance is the committer's: everything below to is durable now.
 func (f *feed) advance(to uint64) {
@@ -195,16 +225,34 @@ func (f *feed) advance(to uint64) {
 	if to > f.queue.durableTo {
 		f.queue.durableTo = to
 	}
-	due := f.flushLocked()
+	waited := f.wantsRoom
+	_, due := f.flushLocked()
+	// The lane's own goroutine sleeps: it must do so anew to be told of room, and it must see that
+	// the last frame of a lane without a producer is done with.
+	awake := f.wantsRoom && !waited || f.queue.len() == 0 && f.finishing()
 	f.mu.Unlock()
 	f.ring(due)
+	if awake {
+		f.nudge()
+	}
+}
+
+// finishing tells that nothing new will be read from the lane.
+func (f *feed) finishing() bool {
+	yes := f.broken != nil || f.orphaned.Load()
+	err := f.lane.Guard(func() error {
+		yes = yes || f.lane.Closed()
+		return nil
+	})
+	return yes || err != nil
 }
 
 func (f *feed) ring(due bool) {
-	if !due || f.peer == nil {
+	peer := f.bells.Load().Peer
+	if !due || peer == nil {
 		return
 	}
-	if err := f.peer.Ring(); err != nil {
+	if err := peer.Ring(); err != nil && !errors.Is(err, os.ErrClosed) {
 		f.log.Warn("doorbell of the data plane", "error", err)
 	}
 }
@@ -213,35 +261,68 @@ func (f *feed) ring(due bool) {
 // store and its doorbell.
 func (f *feed) ringAlways() {
 	f.ring(true)
-	if err := f.wake.Ring(); err != nil {
+	f.nudge()
+}
+
+// nudge wakes our own side.
+func (f *feed) nudge() {
+	if err := f.bells.Load().Wake.Ring(); err != nil && !errors.Is(err, os.ErrClosed) {
 		f.log.Warn("own doorbell", "error", err)
 	}
 }
 
+// sleep waits for the doorbell, and looks after the producer where the bell stays silent.
 func (f *feed) sleep() {
+	bells := f.bells.Load()
+	f.byBelt = false
 	f.mu.Lock()
-	sleeping := f.lane.Sleep(f.lane.Verified(), f.wantsRoom)
+	sleeping := f.announce()
 	broken := f.broken != nil
 	f.mu.Unlock()
 	if !sleeping && !broken {
 		return
 	}
-	rung, err := f.wake.Wait(sleepMax)
-	if err != nil {
+	rung, err := bells.Wake.Wait(f.service.belt)
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		rung = true // there are others now
+	case err != nil:
 		f.log.Error("own doorbell", "error", err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if sleeping {
-		f.lane.Wake()
+		f.wake()
+		f.byBelt = !rung && bells.Peer != nil
 	}
-	if !rung && err == nil && !broken {
-		if commit, err := f.lane.Commit(); err == nil && commit > f.lane.Verified() {
-			f.service.beltWakes.Add(1)
-		}
+	if (!rung || f.suspect.Swap(false)) && !f.orphaned.Load() && f.lane.ProducerGone() {
+		f.orphan()
 	}
-	if (!rung || f.suspect.Swap(false)) && f.lane.ProducerGone() {
-		f.orphaned.Store(true)
+}
+
+// announce takes a sleep ticket; false: there is work.
+func (f *feed) announce() (sleeping bool) {
+	err := f.lane.Guard(func() error {
+		sleeping = f.lane.Sleep(f.lane.Verified(), f.wantsRoom)
+		return nil
+	})
+	if err != nil {
+		f.retireLocked(err)
+	}
+	return sleeping
+}
+
+func (f *feed) wake() {
+	if err := f.lane.Guard(func() error { f.lane.Wake(); return nil }); err != nil {
+		f.retireLocked(err)
+	}
+}
+
+// orphan begins to drain a lane without replies; what it does not hold goes back to the host.
+func (f *feed) orphan() {
+	f.orphaned.Store(true)
+	if err := f.lane.Guard(f.lane.Punch); err != nil {
+		f.log.Warn("memory of a dead data plane's lane", "error", err)
 	}
 }
 
@@ -249,44 +330,69 @@ func (f *feed) sleep() {
 func (f *feed) retire(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.broken == nil {
-		f.broken = err
-		f.lane.Retire()
-		f.log.Error("lane retired", "error", err)
-		f.service.retired.Add(1)
+	f.retireLocked(err)
+}
+
+func (f *feed) retireLocked(why error) {
+	if f.broken != nil {
+		return
+	}
+	f.broken = why
+	f.log.Error("lane retired", "error", why)
+	if err := f.lane.Guard(func() error { f.lane.Retire(); return nil }); err != nil {
+		f.mute = true // its memory is gone
 	}
 }
 
 // ended tells whether nothing will come any more and nothing is left.
-func (f *feed) ended() bool {
+func (f *feed) ended() (yes bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.queue.len() > 0 {
-		return false
+	err := f.lane.Guard(func() error {
+		if f.queue.len() > 0 || !f.orphaned.Load() && !f.lane.Closed() {
+			return nil
+		}
+		if yes = f.broken != nil; yes {
+			return nil
+		}
+		commit, err := f.lane.Commit()
+		yes = err == nil && commit == f.lane.Consume()
+		return err
+	})
+	if err != nil {
+		f.retireLocked(err)
 	}
-	if !f.lane.Closed() && !f.orphaned.Load() {
-		return false
-	}
-	commit, err := f.lane.Commit()
-	return f.broken != nil || (err == nil && commit == f.lane.Consume())
+	return yes
 }
 
 // end records the end and removes the file. A crash before the record drains an empty lane again; a
 // crash behind it finds a file whose end is recorded, and removes that.
 func (f *feed) end(ctx context.Context) error {
-	f.service.leave(f)
-	if f.broken != nil { // the committer no longer knows this feed, so nobody else writes it
-		f.lane.Close()
-		return f.service.aside(f.lane, f.broken)
+	defer f.unmap()
+	defer f.service.leave(f)
+	if f.broken != nil { // its file is kept, under a name that no start takes up
+		if err := f.service.aside(f.lane, f.broken); err != nil {
+			return err
+		}
+		return f.service.store.EndLane(ctx, f.lane.ID())
 	}
 	if err := f.service.store.EndLane(ctx, f.lane.ID()); err != nil {
 		return err
 	}
 	faultpoint.Pass(faultpoint.LaneEnded)
-	err := f.lane.Unlink()
+	return f.lane.Unlink()
+}
+
+// unmap ends all use of the lane's memory and of its doorbells.
+func (f *feed) unmap() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.unmapped {
+		return
+	}
+	f.unmapped = true
 	f.lane.Close()
-	f.service.laneEnded(f)
-	return err
+	f.bells.Load().close()
 }
 
 // Lane is a look at one lane.
@@ -296,4 +402,22 @@ type Lane struct {
 	Used       uint64
 	Capacity   uint64
 	Orphan     bool
+}
+
+// look is false for a lane that has ended.
+func (f *feed) look() (Lane, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.unmapped {
+		return Lane{}, false
+	}
+	l := Lane{
+		ID: f.lane.ID(), Generation: f.generation, Capacity: f.lane.Capacity(),
+		Orphan: f.orphaned.Load(),
+	}
+	_ = f.lane.Guard(func() error { // memory that is gone holds nothing
+		l.Used = f.lane.Used()
+		return nil
+	})
+	return l, true
 }

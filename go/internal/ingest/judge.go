@@ -69,6 +69,7 @@ type judge struct {
 	known     knower
 	tally     func(source uint32) *Tally
 	refused   func(source *Source, v provider.Verdict)
+	answerMax int // bytes that a reply carries
 	request   provider.Request
 }
 
@@ -123,11 +124,12 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 	case found.Outcome != provider.OK || source.Unverified:
 		v.flags |= shmabi.VerdictFlagUnverified
 	}
-	if found.Response != nil && found.Outcome == provider.OK {
+	if r := found.Response; r != nil && found.Outcome == provider.OK {
+		if len(headLines(r.ContentType, r.Headers))+len(r.Body) > j.answerMax {
+			return verdict{state: shmabi.StateRefused, code: 503}, nil // the ring is too small for it
+		}
 		tally.Answered.Add(1)
-		return verdict{
-			state: shmabi.StateAnswered, code: uint16(found.Response.Status), response: found.Response,
-		}, nil
+		return verdict{state: shmabi.StateAnswered, code: uint16(r.Status), response: r}, nil
 	}
 	v.id = event.NewID(lane, d.Position(), d.ReceivedNS())
 	if source.OrderKey != nil {

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -39,8 +40,6 @@ type Options struct {
 	Control *lane.Control
 	Log     *slog.Logger
 	Observe Observer
-	// Ended is called when a lane was drained, recorded and removed.
-	Ended func(event.LaneID)
 }
 
 // Service takes frames from any number of lanes to the store.
@@ -49,7 +48,6 @@ type Service struct {
 	control *lane.Control
 	log     *slog.Logger
 	observe Observer
-	onEnd   func(event.LaneID)
 
 	table   atomic.Pointer[Table]
 	batches sync.Pool
@@ -59,7 +57,8 @@ type Service struct {
 	feeds   []*feed // replaced whole, never changed in place
 	tallies sync.Map
 
-	beltWakes, retired atomic.Uint64
+	belt      time.Duration // sleepMax, but in tests that must not lean on it
+	beltWakes atomic.Uint64
 
 	stop   context.CancelFunc
 	ctx    context.Context
@@ -74,8 +73,8 @@ func (unobserved) Committed(time.Duration, int) {}
 func New(o Options, table *Table) *Service {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Service{
-		store: o.Store, control: o.Control, log: o.Log, observe: o.Observe, onEnd: o.Ended,
-		work: make(chan struct{}, 1), ctx: ctx, stop: stop,
+		store: o.Store, control: o.Control, log: o.Log, observe: o.Observe,
+		work: make(chan struct{}, 1), ctx: ctx, stop: stop, belt: sleepMax,
 	}
 	s.batches.New = func() any { b := make([]entry, 0, batchFrames); return &b }
 	if s.observe == nil {
@@ -95,25 +94,53 @@ func (s *Service) Start() {
 // Stop ends everything where it stands: what is verified and not durable stays in its lane for the
 // next life. The lanes are unmapped.
 func (s *Service) Stop() {
-	s.stop()
+	s.mu.Lock()
+	s.stop() // no lane is attached from here on
+	s.mu.Unlock()
 	s.commit.Wait()
 	for _, f := range s.feedList() {
-		_ = f.wake.Ring() // wakes it to see that the service ended
+		f.nudge() // wakes it to see that the service ended
 		<-f.done
-		f.lane.Close()
+		f.unmap()
 	}
 }
 
 // SetTable makes frames be judged by another config from the next batch on.
 func (s *Service) SetTable(t *Table) { s.table.Store(t) }
 
-// Bells are the doorbells of a lane: Wake is rung by the data plane, Peer wakes it. An orphan has no
-// Peer.
+// Bells are the doorbells of a lane: Wake is rung by the data plane, Peer wakes it. Without them, as
+// for an orphan, the lane is looked at once a second.
 type Bells struct{ Wake, Peer *lane.Bell }
 
+// close gives both back; whoever waits on one is told.
+func (b *Bells) close() {
+	for _, bell := range []*lane.Bell{b.Wake, b.Peer} {
+		if bell != nil {
+			_ = bell.Close() // nothing is buffered in an eventfd
+		}
+	}
+}
+
+// ErrStopped says that the service serves no lanes any more.
+var ErrStopped = errors.New("intake is stopped")
+
 // Attach takes a lane into service. durable is how far the journal reaches in it; 0 for a new one.
-// The service owns the lane from here on.
+// The service owns lane and bells from here on, and gives them back to the system on an error.
 func (s *Service) Attach(l *lane.Lane, bells Bells, durable uint64) error {
+	f := &feed{
+		service: s, lane: l, generation: l.Generation(), done: make(chan struct{}),
+		log: s.log.With("lane", fmt.Sprintf("%x", l.ID()), "generation", l.Generation()),
+	}
+	f.bells.Store(&bells)
+	if err := s.attach(f, durable); err != nil {
+		f.unmap()
+		return fmt.Errorf("take up lane %x: %w", l.ID(), err)
+	}
+	return nil
+}
+
+func (s *Service) attach(f *feed, durable uint64) error {
+	bells := f.bells.Load()
 	if bells.Wake == nil {
 		own, err := lane.NewBell()
 		if err != nil {
@@ -121,33 +148,59 @@ func (s *Service) Attach(l *lane.Lane, bells Bells, durable uint64) error {
 		}
 		bells.Wake = own
 	}
-	f := &feed{
-		service: s, lane: l, wake: bells.Wake, peer: bells.Peer, done: make(chan struct{}),
-		log: s.log.With("lane", fmt.Sprintf("%x", l.ID()), "generation", l.Generation()),
+	f.judge = judge{
+		known: s.store, tally: s.Tally, refused: f.refused, answerMax: f.lane.ReplyMax(),
 	}
-	f.judge = judge{known: s.store, tally: s.Tally, refused: f.refused}
 	f.judge.use(s.table.Load())
-	if err := f.restore(durable); err != nil {
-		return fmt.Errorf("take up lane %x: %w", l.ID(), err)
+	if err := f.lane.Guard(func() error { return f.restore(durable) }); err != nil {
+		return err
 	}
-	if bells.Peer == nil && l.ProducerGone() {
-		f.orphaned.Store(true)
+	if bells.Peer == nil && f.lane.ProducerGone() {
+		f.orphan()
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return ErrStopped
+	}
 	s.feeds = append(slices.Clone(s.feeds), f)
-	s.mu.Unlock()
 	go f.run(s.ctx)
 	return nil
+}
+
+// Equip gives a lane that is in service already the doorbells of its data plane; false: there is no
+// such lane, and the bells stay the caller's.
+func (s *Service) Equip(id event.LaneID, bells Bells) bool {
+	for _, f := range s.feedList() {
+		if f.lane.ID() == id { // its name is not in the mapping
+			f.equip(&bells)
+			return true
+		}
+	}
+	return false
+}
+
+// equip takes other doorbells up. Whoever sleeps by the old ones is woken by their end; what was
+// published for a data plane that could not be told yet is told now.
+func (f *feed) equip(bells *Bells) {
+	f.mu.Lock()
+	before := f.bells.Swap(bells)
+	over := f.unmapped
+	f.mu.Unlock()
+	before.close()
+	if over {
+		bells.close()
+		return
+	}
+	f.ringAlways()
 }
 
 // Orphaned tells the service that a data plane is dead: its lanes are drained without replies.
 func (s *Service) Orphaned(generation uint32) {
 	for _, f := range s.feedList() {
-		if f.lane.Generation() == generation {
+		if f.generation == generation {
 			f.suspect.Store(true)
-			if err := f.wake.Ring(); err != nil {
-				f.log.Warn("own doorbell", "error", err)
-			}
+			f.nudge()
 		}
 	}
 }
@@ -156,17 +209,14 @@ func (s *Service) Orphaned(generation uint32) {
 func (s *Service) Lanes() []Lane {
 	var out []Lane
 	for _, f := range s.feedList() {
-		f.mu.Lock()
-		out = append(out, Lane{
-			ID: f.lane.ID(), Generation: f.lane.Generation(), Used: f.lane.Used(),
-			Capacity: f.lane.Capacity(), Orphan: f.orphaned.Load(),
-		})
-		f.mu.Unlock()
+		if look, ok := f.look(); ok {
+			out = append(out, look)
+		}
 	}
 	return out
 }
 
-// BeltWakes counts frames that only the bound on a sleep found; it must stay 0.
+// BeltWakes counts sleeps of which only their bound found the work; it must stay 0.
 func (s *Service) BeltWakes() uint64 { return s.beltWakes.Load() }
 
 // Tally counts what became of a source's frames since the start.
@@ -184,16 +234,12 @@ func (s *Service) feedList() []*feed {
 	return s.feeds
 }
 
+// leave takes a feed out of service; the committer may still hold it, with nothing in it, for the
+// group that it is gathering.
 func (s *Service) leave(f *feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.feeds = slices.DeleteFunc(slices.Clone(s.feeds), func(other *feed) bool { return other == f })
-}
-
-func (s *Service) laneEnded(f *feed) {
-	if s.onEnd != nil {
-		s.onEnd(f.lane.ID())
-	}
 }
 
 // aside keeps the file of a lane that cannot be believed, for whoever looks into it.

@@ -20,6 +20,7 @@ const (
 	helloPatience = 2 * time.Second  // of one that should be there
 	startPatience = 20 * time.Second // of one that was just started
 	applyPatience = 12 * time.Second
+	applyPause    = 10 * time.Millisecond
 	fdsPatience   = 500 * time.Millisecond
 	backoffMax    = 5 * time.Second
 	steadyAfter   = 10 * time.Second // a generation that lived so long resets the backoff
@@ -162,6 +163,11 @@ func insert(sorted []uint32, n uint32) []uint32 {
 // end by themselves.
 func (s *Supervisor) adopt(ctx context.Context, number uint32) bool {
 	log := s.o.Log.With("generation", number)
+	pid := pidOf(s.path(number, "counters"))
+	if pid > 0 && !dataplane.IsDataPlane(pid, s.o.JournalID, number) {
+		s.forget(number) // dead: nobody is left to say hello, and senders wait for the next one
+		return false
+	}
 	client, err := dataplane.Dial(s.path(number, "sock"))
 	if err != nil {
 		log.Warn("data plane of an earlier life", "error", err)
@@ -317,14 +323,35 @@ func (s *Supervisor) apply(ctx context.Context, g *generation) error {
 	return g.client.Apply(ctx, s.o.Snapshot())
 }
 
-// Apply hands the snapshot in force to the data plane. A refusal is dataplane.ErrRefused, and the
-// last good one stays.
+// Apply hands the snapshot in force to the data plane: to the next one, if this one dies of it or does
+// not answer in time. Once it returns, no other snapshot is in force anywhere. A refusal is
+// dataplane.ErrRefused, and the last good one stays.
 func (s *Supervisor) Apply(ctx context.Context) error {
-	g := s.generation()
-	if g == nil {
-		return errors.New("no data plane accepts at the moment; the next one gets the new config")
+	// Half an apply would leave two configs in force, so the caller's haste does not end it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyPatience+startPatience)
+	defer cancel()
+	for {
+		if s.isDraining() {
+			return errors.New("it is being stopped")
+		}
+		if g := s.generation(); g != nil {
+			err := s.apply(ctx, g)
+			if err == nil || errors.Is(err, dataplane.ErrRefused) || s.isDraining() {
+				return err
+			}
+			if g.process.Exit() == "" {
+				s.o.Log.Error("a data plane does not take a config and is killed",
+					"generation", g.process.Generation, "error", err)
+			}
+			g.process.Kill() // its lanes are drained; the next one asks for the snapshot of then
+			<-g.process.Done()
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("no data plane takes the new config; none accepts")
+		case <-time.After(applyPause):
+		}
 	}
-	return s.apply(ctx, g)
 }
 
 // watch replaces generations that die.
@@ -408,15 +435,17 @@ func (s *Supervisor) Drain(ctx context.Context, grace time.Duration) error {
 	if g == nil {
 		return nil
 	}
-	err := g.client.Drain(ctx, grace)
+	asked := g.client.Drain(ctx, grace)
 	patience := time.NewTimer(grace + helloPatience)
 	defer patience.Stop()
+	var err error
 	select {
 	case <-g.process.Done():
+		// It ended; its answer may have been cut off by that.
 	case <-ctx.Done():
-		err = errors.Join(err, ctx.Err())
+		err = errors.Join(asked, ctx.Err())
 	case <-patience.C:
-		err = errors.Join(err, errors.New("it did not end in time"))
+		err = errors.Join(asked, errors.New("it did not end in time"))
 	}
 	if err != nil {
 		g.process.Kill()

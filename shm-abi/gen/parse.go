@@ -184,10 +184,12 @@ func (l *layout) check() error {
 			covered += f.size()
 		}
 		if !s.shared() && covered != s.size {
-			return fmt.Errorf("%s: a line has no holes; its fields cover %d of %d bytes", s.name, covered, s.size)
+			return fmt.Errorf("%s: a line has no holes; its fields cover %d of %d bytes",
+				s.name, covered, s.size)
 		}
 		if end > s.size || s.size%64 != 0 {
-			return fmt.Errorf("%s: size %d: fields end at %d; a multiple of 64 is wanted", s.name, s.size, end)
+			return fmt.Errorf("%s: size %d: fields end at %d; a multiple of 64 is wanted",
+				s.name, s.size, end)
 		}
 	}
 	return nil

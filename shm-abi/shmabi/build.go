@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// EventParts is what an event frame is made of. The data plane makes frames from requests; this twin
-// is for events that enter on another way (import, reconciliation) and for tests.
+// EventParts is what an event frame is made of. The data plane makes frames from requests; this
+// twin is for events that enter on another way (import, reconciliation) and for tests.
 type EventParts struct {
 	Method, Target string
 	Headers        [][2]string // in wire order

@@ -17,8 +17,9 @@ var ErrFrame = errors.New("not a frame")
 // Frame is a view of one whole frame: two lines and a payload. It owns nothing.
 type Frame []byte
 
-// ParseFrame checks the D line at the start of b against the bytes that are there and gives the view
-// of that frame. It loads the length once, so that a peer that writes again cannot stretch the view.
+// ParseFrame checks the D line at the start of b against the bytes that are there and gives the
+// view of that frame. It loads the length once, so that a peer that writes again cannot stretch the
+// view.
 func ParseFrame(b []byte) (Frame, error) {
 	if len(b) < FrameHeader {
 		return nil, fmt.Errorf("%w: %d bytes hold no header", ErrFrame, len(b))
@@ -124,20 +125,30 @@ func (e *Event) HeaderCount() int { return e.headersCount }
 // points outside the block gives an empty name; ValidHeaders tells beforehand.
 func (e *Event) Header(i int) (name, value []byte) {
 	entry := e.index[8*i : 8*i+8]
-	nameAt, nameLen := int(binary.LittleEndian.Uint16(entry)), int(binary.LittleEndian.Uint16(entry[2:]))
-	valueAt, valueLen := int(binary.LittleEndian.Uint16(entry[4:])), int(binary.LittleEndian.Uint16(entry[6:]))
-	if nameAt+nameLen > len(e.headers) || valueAt+valueLen > len(e.headers) {
+	name, nameIn := e.span(entry[:4])
+	value, valueIn := e.span(entry[4:])
+	if !nameIn || !valueIn {
 		return nil, nil
 	}
-	return e.headers[nameAt : nameAt+nameLen : nameAt+nameLen],
-		e.headers[valueAt : valueAt+valueLen : valueAt+valueLen]
+	return name, value
+}
+
+// span is the part of the header block that an offset and a length name, if it lies inside.
+func (e *Event) span(pair []byte) ([]byte, bool) {
+	from := int(binary.LittleEndian.Uint16(pair))
+	to := from + int(binary.LittleEndian.Uint16(pair[2:]))
+	if to > len(e.headers) {
+		return nil, false
+	}
+	return e.headers[from:to:to], true
 }
 
 // ValidHeaders checks that every index entry lies inside the header block.
 func (e *Event) ValidHeaders() error {
 	for i := range e.headersCount {
 		if name, _ := e.Header(i); len(name) == 0 {
-			return fmt.Errorf("%w: header %d lies outside the block of %d bytes", ErrFrame, i, len(e.headers))
+			return fmt.Errorf("%w: header %d lies outside the block of %d bytes",
+				ErrFrame, i, len(e.headers))
 		}
 	}
 	return nil

@@ -1,5 +1,6 @@
 //! Times the frame copy against the C library's, alone and with the checksum that follows it, at
-//! all 64 places of the source in its line; the target starts on a line, as a body does in a frame.
+//! all 64 distances: with the target on a line, as the first piece of a body has it in a frame, and
+//! with the source on a line, as a later piece may have it.
 //!
 //! `cargo run --release -p sluice-lane --example copy_offsets`
 
@@ -21,15 +22,17 @@ fn main() {
     ];
     for length in LENGTHS {
         for (name, theirs, ours) in measured {
-            let mut pages = Pages::new(length);
-            let rows: Vec<Row> = (0..64)
-                .map(|behind| Row {
-                    behind,
-                    theirs: pages.time(length, behind, theirs),
-                    ours: pages.time(length, behind, ours),
-                })
-                .collect();
-            report(length, name, &rows);
+            for shifted in [Shifted::Source, Shifted::Target] {
+                let mut pages = Pages::new(length, shifted);
+                let rows: Vec<Row> = (0..64)
+                    .map(|behind| Row {
+                        behind,
+                        theirs: pages.time(length, behind, theirs),
+                        ours: pages.time(length, behind, ours),
+                    })
+                    .collect();
+                report(length, &format!("{name}, {shifted:?} shifted"), &rows);
+            }
         }
     }
     pieces();
@@ -96,7 +99,7 @@ fn report(length: usize, name: &str, rows: &[Row]) {
 /// A large body: copied and summed whole, or piece by piece while the piece is in the first cache.
 fn pieces() {
     let length = 1 << 20;
-    let mut pages = Pages::new(length);
+    let mut pages = Pages::new(length, Shifted::Source);
     let whole = pages.time(length, 0, ours_summed);
     print!("{length} bytes, copy and checksum: whole {whole:.1}");
     for piece in [4096, 8192, 16384] {
@@ -113,15 +116,24 @@ fn pieces() {
     println!();
 }
 
-/// Page-aligned source and target, with room to shift the source.
+/// Which of the two is not on a page.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shifted {
+    Source,
+    Target,
+}
+
+/// Page-aligned source and target, with room to shift one of them.
 struct Pages {
+    shifted: Shifted,
     from: Vec<u8>,
     to: Vec<u8>,
 }
 
 impl Pages {
-    fn new(length: usize) -> Pages {
+    fn new(length: usize, shifted: Shifted) -> Pages {
         Pages {
+            shifted,
             from: vec![1; length + 3 * PAGE],
             to: vec![2; length + 3 * PAGE],
         }
@@ -129,8 +141,11 @@ impl Pages {
 
     fn time(&mut self, length: usize, behind: usize, copy: impl Fn(&mut [u8], &[u8])) -> f64 {
         let start = |bytes: &[u8]| bytes.as_ptr().align_offset(PAGE);
-        let from_at = start(&self.from) + PAGE - behind;
-        let to_at = start(&self.to);
+        let (mut from_at, mut to_at) = (start(&self.from), start(&self.to));
+        match self.shifted {
+            Shifted::Source => from_at += PAGE - behind,
+            Shifted::Target => to_at += behind,
+        }
         let rounds = (1 << 20) / length;
         let mut best = f64::MAX;
         for _ in 0..SAMPLES {

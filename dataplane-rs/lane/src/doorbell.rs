@@ -1,9 +1,9 @@
 //! Who rings, and who may sleep: the ticket protocol.
 //!
-//! A ticket word has one writer, the sleeper. Bit 0 says asleep, bit 1 that it also wants room in the
-//! ring it fills, the rest counts, so that every sleep has a new ticket. A producer rings a ticket at
-//! most once. Of "commit, fence, read ticket" and "ticket, fence, read commit" at least one side sees
-//! the other, so no wake-up is lost; both fences are needed, on x86 too.
+//! A ticket word has one writer, the sleeper. Bit 0 says asleep, bit 1 that it also wants room in
+//! the ring it fills, the rest counts, so that every sleep has a new ticket. A producer rings a
+//! ticket at most once. Of "commit, fence, read ticket" and "ticket, fence, read commit" at least
+//! one side sees the other, so no wake-up is lost; both fences are needed, on x86 too.
 
 use std::sync::atomic::{Ordering, fence};
 

@@ -110,8 +110,8 @@ impl FrameParts<'_> {
     /// Writes payload, then D line, at `to`; the C line is left as it is.
     ///
     /// # Safety
-    /// `to` must be valid for writes of `self.size()` bytes, 64-aligned, covered by no reference, and
-    /// read by nobody until `commit` is stored.
+    /// `to` must be valid for writes of `self.size()` bytes, 64-aligned, covered by no reference,
+    /// and read by nobody until `commit` is stored.
     pub(crate) unsafe fn write(&self, to: *mut u8, position: u64) {
         let mut out = Writer {
             to,

@@ -30,7 +30,8 @@ pub(crate) struct Mapping {
     length: usize,
 }
 
-// SAFETY: the mapping is plain memory shared with another process; nothing in it belongs to a thread.
+// SAFETY: the mapping is plain memory shared with another process; nothing in it belongs to a
+// thread.
 unsafe impl Send for Mapping {}
 // SAFETY: what several threads reach of a mapping they reach through atomics; rings have one owner.
 unsafe impl Sync for Mapping {}

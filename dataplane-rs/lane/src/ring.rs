@@ -48,8 +48,8 @@ pub struct Reply<'a> {
 
 /// A lane that this process produces into.
 ///
-/// Owned by one worker thread. Dropping it unmaps it and gives the lock back, which tells the control
-/// plane that nobody waits for replies any more; the file stays.
+/// Owned by one worker thread. Dropping it unmaps it and gives the lock back, which tells the
+/// control plane that nobody waits for replies any more; the file stays.
 pub struct Lane {
     map: Mapping,
     _file: File,
@@ -232,8 +232,8 @@ impl Lane {
                 value: length,
             });
         }
-        // SAFETY: checked above to lie inside the entry, which the control plane does not touch again
-        // before reply_consume passes it; that is stored by `end_turn` only, which needs
+        // SAFETY: checked above to lie inside the entry, which the control plane does not touch
+        // again before reply_consume passes it; that is stored by `end_turn` only, which needs
         // `&mut self` and so ends the borrow.
         let bytes = unsafe {
             std::slice::from_raw_parts(self.map.at(at).add(line.len()).cast_const(), head + body)

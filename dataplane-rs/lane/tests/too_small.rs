@@ -120,7 +120,8 @@ fn fill(dir: &Path) {
 }
 
 fn full(error: Option<Error>) -> bool {
-    matches!(error, Some(Error::Kernel { source, .. }) if source.raw_os_error() == Some(libc::ENOSPC))
+    let Some(Error::Kernel { source, .. }) = error else { return false };
+    source.raw_os_error() == Some(libc::ENOSPC)
 }
 
 fn entries(dir: &Path) -> Vec<PathBuf> {

@@ -32,8 +32,8 @@ func runCommand() *cobra.Command {
 		Short: "run the daemon; it supervises the data plane",
 		Long: `Runs sluice: opens the listeners, starts and watches the data plane, journals, delivers.
 
-Without --config it runs the embedded defaults; with --dev as well, secrets may stand in the file and
-deliveries are printed. SIGTERM and Ctrl-C drain and stop, SIGHUP reads the config again.
+Without --config it runs the embedded defaults; with --dev as well, secrets may stand in the file
+and deliveries are printed. SIGTERM and Ctrl-C drain and stop, SIGHUP reads the config again.
 The daemon is ready when GET /readyz on the admin.http address answers 200.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -106,7 +106,7 @@ func TestAGateIsAskedAgainAfterItsWait(t *testing.T) {
 		s := start(t, q, Options{}, Target{Destination: r, Gate: gate})
 		synctest.Wait()
 		gate.allow(3)
-		time.Sleep(11 * time.Second)
+		time.Sleep(gate.wait + time.Second)
 		synctest.Wait()
 		if len(r.times) != 3 || r.times[0].Sub(begin) != 10*time.Second {
 			t.Errorf("attempts at %v", r.times)

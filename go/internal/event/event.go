@@ -13,7 +13,8 @@ import (
 
 // ID names an event to senders, operators and destinations. It is a ULID: 48 bits of milliseconds
 // since 1970 (the time the request was whole), then 80 bits derived from the lane and the position
-// of its frame, so that judging a frame again in a later life of the control plane gives the same ID.
+// of its frame, so that judging a frame again in a later life of the control plane gives the same
+// ID.
 type ID [16]byte
 
 // LaneID is the random name of one lane file.

@@ -99,8 +99,8 @@ type Named struct {
 	Name string `json:"name"`
 }
 
-// Catalogue is every name that a durable record may mention. A CONFIG record holds it whole, so that
-// the journal alone can rebuild everything.
+// Catalogue is every name that a durable record may mention. A CONFIG record holds it whole, so
+// that the journal alone can rebuild everything.
 type Catalogue struct {
 	ConfigVersion uint32  `json:"config_version"`
 	Sources       []Named `json:"sources"`

@@ -18,8 +18,8 @@ const (
 )
 
 // RingDue tells whether the data plane's eventfd must be written. published: replies were published
-// since the last call; freed: room was given back. Call it after both; Go's atomics are sequentially
-// consistent, so the stores before it and its load need no fence between them.
+// since the last call; freed: room was given back. Call it after both; Go's atomics are
+// sequentially consistent, so the stores before it and its load need no fence between them.
 func (l *Lane) RingDue(published, freed bool) bool {
 	if !published && !freed {
 		return false

@@ -19,8 +19,8 @@ type Owner struct {
 	BootID    [16]byte
 }
 
-// Lane is one lane file, mapped. Intake and replies may be used by two goroutines; each of the two by
-// one at a time.
+// Lane is one lane file, mapped. Intake and replies may be used by two goroutines; each of the two
+// by one at a time.
 type Lane struct {
 	file     *os.File
 	path     string

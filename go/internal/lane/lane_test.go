@@ -44,7 +44,9 @@ func (p *producer) load(at int64) uint64 {
 // publish writes a frame behind the last one, around the end of the ring if need be.
 func (p *producer) publish(body []byte) uint64 {
 	p.t.Helper()
-	f, err := shmabi.BuildEvent(shmabi.EventParts{Method: "POST", Target: "/a", Body: body, Position: p.commit})
+	f, err := shmabi.BuildEvent(shmabi.EventParts{
+		Method: "POST", Target: "/a", Body: body, Position: p.commit,
+	})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -211,7 +213,8 @@ func TestRepliesWaitForRoomAndLoseNothing(t *testing.T) {
 	l := mustAttach(t, path)
 	sent := 0
 	for {
-		ok, err := l.Reply(&Reply{Kind: shmabi.ReplyInline, Code: 200, Seq: uint32(sent), Body: []byte("pong")})
+		r := Reply{Kind: shmabi.ReplyInline, Code: 200, Seq: uint32(sent), Body: []byte("pong")}
+		ok, err := l.Reply(&r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,8 +22,8 @@ type part struct {
 	times  int
 }
 
-// mapParts maps the parts one behind the other. A ring is a part mapped twice, so that what wraps in
-// the file lies in one piece in memory.
+// mapParts maps the parts one behind the other. A ring is a part mapped twice, so that what wraps
+// in the file lies in one piece in memory.
 func mapParts(file *os.File, parts ...part) (*mapping, error) {
 	length := 0
 	for _, p := range parts {

@@ -11,7 +11,8 @@ import (
 	"sluice/shm-abi/shmabi"
 )
 
-// Control is the control page: made once per journal, kept over restarts, written by this side only.
+// Control is the control page: made once per journal, kept over restarts, written by this side
+// only.
 type Control struct {
 	shmabi.ControlPage
 	mapped *mapping

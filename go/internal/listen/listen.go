@@ -27,8 +27,8 @@ const (
 var ErrInUse = errors.New("the address is in use by another program")
 
 // Open opens the address for so many workers. A first bind without SO_REUSEPORT makes sure that
-// nobody else has it: SO_REUSEPORT would hide a second daemon. It is tried for 2 s, since the sockets
-// of a process that was killed live on for some milliseconds.
+// nobody else has it: SO_REUSEPORT would hide a second daemon. It is tried for 2 s, since the
+// sockets of a process that was killed live on for some milliseconds.
 func Open(ctx context.Context, address string, workers int) ([]*os.File, error) {
 	at, err := resolve(address)
 	if err != nil {
@@ -148,7 +148,8 @@ func socket(at netip.AddrPort) (int, error) {
 	if at.Addr().Is4() {
 		family = unix.AF_INET
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
+	kind := unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+	fd, err := unix.Socket(family, kind, unix.IPPROTO_TCP)
 	if err != nil {
 		return -1, err
 	}

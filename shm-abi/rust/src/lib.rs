@@ -1,9 +1,9 @@
 //! The Rust face of the shared-memory layout between data plane and control plane.
 //!
 //! It says where each word is, who may store it, and nothing of when: the protocol is in the lane
-//! crate. Everything here is generated from `layout.abi` but the test support. A page is only looked
-//! at through atomics, because the other process writes it while it is read; a line (`DLine`,
-//! `ReplyEntry`) is a plain value that is copied to or from the mapping whole.
+//! crate. Everything here is generated from `layout.abi` but the test support. A page is only
+//! looked at through atomics, because the other process writes it while it is read; a line
+//! (`DLine`, `ReplyEntry`) is a plain value that is copied to or from the mapping whole.
 
 #![deny(missing_docs)]
 

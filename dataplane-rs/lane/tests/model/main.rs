@@ -1,5 +1,5 @@
-//! The doorbell and the cursors under a model checker: every interleaving and every value that the
-//! memory model lets a load return, within the bounds that each test names.
+//! The doorbell and the cursors under a model checker: every value that the memory model lets a
+//! load return, and every interleaving up to a bound on how often a process is stopped.
 //!
 //! The deciding code is the crate's own (`Ringer`, `Sleeper`), over words of the checker instead of
 //! shared memory. A lost wake-up is a sleeper that nobody wakes: the checker calls it a deadlock.

@@ -6,8 +6,8 @@
 //
 // # The form
 //
-// A source is text of the form kind:name: header:NAME, query:NAME, json:/POINTER, item:LABEL (of the
-// signature field), numbered:PREFIX (a family of header fields, for a signature only).
+// A source is text of the form kind:name: header:NAME, query:NAME, json:/POINTER, item:LABEL (of
+// the signature field), numbered:PREFIX (a family of header fields, for a signature only).
 //
 //	signature: header:X-Acme-Signature
 //	items: {separator: ",", assign: "="}   # the field is a list, here of k=v

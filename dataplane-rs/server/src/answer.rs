@@ -1,8 +1,9 @@
-//! What goes out: the control plane's replies as bytes, refusals, and the order in which they leave.
+//! What goes out: the control plane's replies as bytes, refusals, and the order in which they
+//! leave.
 //!
-//! A connection has one send under way; answers behind it gather in one buffer, so that a sender may
-//! pipeline as many requests as it likes and gets its answers in few writes. Each answer is counted
-//! here and nowhere else.
+//! A connection has one send under way; answers behind it gather in one buffer, so that a sender
+//! may pipeline as many requests as it likes and gets its answers in few writes. Each answer is
+//! counted here and nowhere else.
 
 use crate::conn::Conn;
 use crate::limits;

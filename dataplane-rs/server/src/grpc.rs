@@ -1,7 +1,7 @@
 //! The control plane's calls: hello, snapshots, drain, state, rare events.
 //!
-//! Served on a thread of its own; it never touches a worker's ring or lane. Workers take a config up
-//! at their next turn, and a call waits until they have.
+//! Served on a thread of its own; it never touches a worker's ring or lane. Workers take a config
+//! up at their next turn, and a call waits until they have.
 
 use crate::config::Config;
 use crate::plane::Plane;

@@ -1,13 +1,15 @@
 //! The data plane: from an accepted socket to a frame in the lane and back to an answer.
 //!
-//! It holds no tuned constant (numbers come through the control page), knows no provider (routes come
-//! through a snapshot) and never touches a disk. It never waits for the control plane: without one
-//! it goes on under its last snapshot, and what is not answered within its sender's budget gets 503.
+//! It holds no tuned constant (numbers come through the control page), knows no provider (routes
+//! come through a snapshot) and never touches a disk. It never waits for the control plane: without
+//! one it goes on under its last snapshot, and what is not answered within its sender's budget gets
+//! 503.
 //!
-//! In the order of a request: `sink` (accept, bytes) → `conn` → `request` (head, body) → `admission`
-//! (slots) → `publish` (the lane, both ways) → `answer`; `worker` is the turn around them. They keep
-//! their books in `inbox`, `memory`, `frames` and `tally`. Beside them: `config` (snapshots), `plane`
-//! (what threads share), `grpc` and `handover` (the control plane's calls), `serve` (the process).
+//! In the order of a request: `sink` (accept, bytes) → `conn` → `request` (head, body) →
+//! `admission` (slots) → `publish` (the lane, both ways) → `answer`; `worker` is the turn around
+//! them. They keep their books in `inbox`, `memory`, `frames` and `tally`. Beside them: `config`
+//! (snapshots), `plane` (what threads share), `grpc` and `handover` (the control plane's calls),
+//! `serve` (the process).
 //!
 //! A library only so that its tests can put a worker between a socket and a lane of their own.
 

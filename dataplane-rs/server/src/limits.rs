@@ -10,7 +10,8 @@ pub const AHEAD_BYTES_AGAIN: usize = AHEAD_BYTES_MAX / 2;
 /// request served.
 pub const UNSENT_BYTES_MAX: usize = 64 * 1024;
 
-/// Requests of one connection that are begun in one go; the others wait for those of its neighbours.
+/// Requests of one connection that are begun in one go; the others wait for those of its
+/// neighbours.
 pub const REQUESTS_PER_VISIT: usize = 32;
 
 /// Bytes that one worker keeps for requests that are not whole or wait for a slot.

@@ -93,7 +93,8 @@ pub fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
         })?;
 
     for worker in workers {
-        // One that panicked has given the plane up, too; the locks of the lanes go with the process.
+        // One that panicked has given the plane up, too; the locks of the lanes go with the
+        // process.
         drop(worker.join());
     }
     if plane.failed() {

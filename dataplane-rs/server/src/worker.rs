@@ -1,8 +1,9 @@
 //! One worker thread: its connections, its lane, its turn.
 //!
-//! The order of a turn is part of the protocol: replies, then timers, then new work, then doorbells.
-//! A reply that lies in the ring so beats a budget that ends in the same turn. Nothing in a turn
-//! waits for anybody: a request that has to wait is left in its stage, and the turn goes on.
+//! The order of a turn is part of the protocol: replies, then timers, then new work, then
+//! doorbells. A reply that lies in the ring so beats a budget that ends in the same turn. Nothing
+//! in a turn waits for anybody: a request that has to wait is left in its stage, and the turn goes
+//! on.
 
 use crate::config::Config;
 use crate::conn::{Conn, Stage, seat_of};

@@ -2,7 +2,7 @@
 //! supervisor starts another one with lanes of its own; it does not panic, and no sender gets a 2xx
 //! that nobody has promised.
 
-use crate::control::{CONSUME, ControlPlane, Frame, REPLY_COMMIT, RETIRED};
+use crate::control::{CONSUME, ControlPlane, Frame, REPLY_CAPACITY, REPLY_COMMIT, RETIRED};
 use crate::sender::post;
 use crate::world::{Setup, World};
 use shm_abi::{REPLY_ACCEPTED, REPLY_REFUSED};
@@ -42,7 +42,7 @@ fn ends_by_itself(wrong: impl FnOnce(&mut ControlPlane, &Frame)) {
 
 #[test]
 fn a_wrong_reply_commit_ends_the_data_plane() {
-    for value in [7, 1 << 40, u64::MAX, (1 << 18) + 64] {
+    for value in [7, 1 << 40, u64::MAX, REPLY_CAPACITY + 64] {
         ends_by_itself(|lane, _| lane.store(REPLY_COMMIT, value));
     }
 }

@@ -2,6 +2,7 @@
 //! frames and writes replies through the lane's file, by script, rightly or wrongly.
 
 mod bounds;
+mod chaos;
 mod control;
 mod draining;
 mod faults;

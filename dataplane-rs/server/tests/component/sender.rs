@@ -79,6 +79,24 @@ impl Sender {
         count
     }
 
+    /// Sends what goes without waiting, to a peer that may be gone.
+    pub fn send_what_goes(&mut self, bytes: &[u8]) {
+        self.stream.set_nonblocking(true).unwrap();
+        let mut sent = 0;
+        while let Ok(count) = self.stream.write(&bytes[sent..]) {
+            sent += count;
+            if sent == bytes.len() {
+                break;
+            }
+        }
+        self.stream.set_nonblocking(false).unwrap();
+    }
+
+    /// Sends FIN to a peer that may be gone; false when it is.
+    pub fn try_finish(&mut self) -> bool {
+        self.stream.shutdown(Shutdown::Write).is_ok()
+    }
+
     /// FIN: nothing more will be sent.
     pub fn finish(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();

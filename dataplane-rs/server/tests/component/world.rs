@@ -1,6 +1,6 @@
 //! One data plane in this process: its directory, control page, workers and sockets.
 
-use crate::control::ControlPlane;
+use crate::control::{ControlPlane, REPLY_CAPACITY};
 use crate::sender::Sender;
 use shm_abi::{CONTROL_MAGIC, LAYOUT_HASH, PAGE_SIZE};
 use sluice_dataplane::{Config, Parts, Plane, Worker};
@@ -145,7 +145,7 @@ impl World {
                 generation: 1,
                 worker: index as u32,
                 request_capacity: setup.ring_size,
-                reply_capacity: 1 << 18,
+                reply_capacity: REPLY_CAPACITY,
                 lock_memory: false,
             })
             .unwrap();

@@ -9,7 +9,7 @@ import (
 )
 
 // LayoutHash names this layout; attach refuses a page with another one.
-const LayoutHash uint64 = 0x3302536cfed977da
+const LayoutHash uint64 = 0x3d1c3b3bd054bf66
 
 // Sizes, magic numbers and bounds.
 const (
@@ -24,6 +24,7 @@ const (
 	WorkersMax     = 64
 	SourcesMax     = 1024
 	LatencyBuckets = 24
+	HoldBuckets    = 16
 )
 
 // Kind: What a frame is. `event` is the only kind that a data plane writes.
@@ -1238,6 +1239,7 @@ const (
 	SourceCountersHoldCountOffset    = 176
 	SourceCountersHoldSumNSOffset    = 184
 	SourceCountersAckBucketOffset    = 192
+	SourceCountersHoldBucketOffset   = 384
 )
 
 type shapeOfSourceCounters struct {
@@ -1266,7 +1268,7 @@ type shapeOfSourceCounters struct {
 	holdCount    uint64
 	holdSumNS    uint64
 	ackBucket    [24]uint64
-	_            [128]byte
+	holdBucket   [16]uint64
 }
 
 var (
@@ -1296,6 +1298,7 @@ var (
 	_ [176]byte = [unsafe.Offsetof(shapeOfSourceCounters{}.holdCount)]byte{}
 	_ [184]byte = [unsafe.Offsetof(shapeOfSourceCounters{}.holdSumNS)]byte{}
 	_ [192]byte = [unsafe.Offsetof(shapeOfSourceCounters{}.ackBucket)]byte{}
+	_ [384]byte = [unsafe.Offsetof(shapeOfSourceCounters{}.holdBucket)]byte{}
 )
 
 // SourceCounters: One per worker and source slot.
@@ -1410,4 +1413,10 @@ func (p SourceCounters) HoldSumNS() uint64 {
 func (p SourceCounters) AckBucket(i int) uint64 {
 	_ = [24]struct{}{}[i]
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 192+8*i)))
+}
+
+// HoldBucket: HOLD_BUCKETS: upper bounds 1 ms × 2^i
+func (p SourceCounters) HoldBucket(i int) uint64 {
+	_ = [16]struct{}{}[i]
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 384+8*i)))
 }

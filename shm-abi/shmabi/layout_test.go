@@ -177,5 +177,6 @@ func TestGoldenImages(t *testing.T) {
 		wantWord(t, "hold_count", uint64(v.HoldCount()), 8, 23)
 		wantWord(t, "hold_sum_ns", uint64(v.HoldSumNS()), 8, 24)
 		wantWord(t, "ack_bucket", v.AckBucket(1), 8, 33)
+		wantWord(t, "hold_bucket", v.HoldBucket(1), 8, 34)
 	})
 }

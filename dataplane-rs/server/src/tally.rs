@@ -1,6 +1,6 @@
 //! One worker's counts.
 
-use shm_abi::{LATENCY_BUCKETS, SourceCounters, WorkerCounters};
+use shm_abi::{HOLD_BUCKETS, LATENCY_BUCKETS, SourceCounters, WorkerCounters};
 use sluice_lane::Counters;
 
 /// Why a request was turned away that its sender may send again.
@@ -78,7 +78,7 @@ impl Tally {
         let source = self.source(slot);
         source.add_ack_count(1);
         source.add_ack_sum_ns(took_ns);
-        source.add_ack_bucket(bucket(took_ns), 1);
+        source.add_ack_bucket(bucket(took_ns, 64_000, LATENCY_BUCKETS), 1);
     }
 
     /// How long a request was held.
@@ -86,25 +86,26 @@ impl Tally {
         let source = self.source(slot);
         source.add_hold_count(1);
         source.add_hold_sum_ns(took_ns);
+        source.add_hold_bucket(bucket(took_ns, 1_000_000, HOLD_BUCKETS), 1);
     }
 }
 
-/// The first bucket whose bound, 64 µs × 2^i, is not below `took_ns`; the last takes the rest.
-fn bucket(took_ns: u64) -> usize {
-    let units = took_ns.div_ceil(64_000).max(1);
+/// The first bucket whose bound, `unit_ns` × 2^i, is not below `took_ns`; the last takes the rest.
+fn bucket(took_ns: u64, unit_ns: u64, count: u64) -> usize {
+    let units = took_ns.div_ceil(unit_ns).max(1);
     let index = units.next_power_of_two().trailing_zeros() as usize;
-    index.min(LATENCY_BUCKETS as usize - 1)
+    index.min(count as usize - 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::bucket;
+    use super::*;
 
     #[test]
     fn a_bucket_holds_what_is_not_above_its_bound() {
         for (took_ns, index) in [(0, 0), (64_000, 0), (64_001, 1), (128_000, 1), (128_001, 2)] {
-            assert_eq!(bucket(took_ns), index, "{took_ns}");
+            assert_eq!(bucket(took_ns, 64_000, LATENCY_BUCKETS), index, "{took_ns}");
         }
-        assert_eq!(bucket(u64::MAX / 2), 23);
+        assert_eq!(bucket(u64::MAX / 2, 64_000, LATENCY_BUCKETS), 23);
     }
 }

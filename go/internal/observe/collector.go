@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/shm-abi/shmabi"
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -130,27 +132,38 @@ func (s scrape) source(name string, sums *sourceTotals) {
 	for i, word := range shedWords {
 		s.counter(sheds, float64(sums.sheds[i]), sums.priority, name, word.label)
 	}
-	// The count is made of the buckets, not of the word beside them, so that they fit together.
+	s.histogram(acks, sums.acks[:], sums.ackSum, ackBound, name)
+}
+
+// histogram sends counts by bucket; the last bucket takes what is above all bounds. The count is made
+// of the buckets, not of the word beside them, so that they fit together.
+func (s scrape) histogram(d *prometheus.Desc, counts []uint64, sumNS uint64,
+	bound func(int) float64, labels ...string) {
 	buckets, count := map[float64]uint64{}, uint64(0)
-	for i, n := range sums.acks {
-		if count += n; i < len(sums.acks)-1 {
-			buckets[ackBound(i)] = count
+	for i, n := range counts {
+		if count += n; i < len(counts)-1 {
+			buckets[bound(i)] = count
 		}
 	}
-	s.out <- prometheus.MustNewConstHistogram(acks, count, seconds(sums.ackSum), buckets, name)
+	s.out <- prometheus.MustNewConstHistogram(d, count, seconds(sumNS), buckets, labels...)
 }
 
 // ackBound is the upper bound of a bucket in seconds. The last bucket takes all that is longer.
 func ackBound(i int) float64 { return seconds(64_000 << i) }
 
-// queueDelay has no finite bucket: the counters hold the sum and the number of the waits alone.
+// holdBound is the upper bound of a bucket in seconds. The last bucket takes all that is longer.
+func holdBound(i int) float64 { return seconds(1_000_000 << i) }
+
 func (s scrape) queueDelay(all *totals) {
-	var count, sum uint64
+	var holds [shmabi.HoldBuckets]uint64
+	var sum uint64
 	for _, sums := range all.sources {
-		count += sums.holds
+		for i, n := range sums.holds {
+			holds[i] += n
+		}
 		sum += sums.holdSum
 	}
-	s.out <- prometheus.MustNewConstHistogram(hold, count, seconds(sum), nil)
+	s.histogram(hold, holds[:], sum, holdBound)
 }
 
 func (s scrape) judged(list []Source) {

@@ -131,7 +131,7 @@ func TestEveryMetricOfTheContractIsThere(t *testing.T) {
 	for _, series := range []string{
 		"webhook_ingress_concurrency_limit ", "webhook_ingress_inflight_requests ",
 		`webhook_ingress_shed_total{priority="high",reason="hold",source="github"} `,
-		"webhook_ingress_queue_delay_seconds_count ", "webhook_ingress_overloaded ",
+		`webhook_ingress_queue_delay_seconds_bucket{le="0.002"} `, "webhook_ingress_overloaded ",
 		`webhook_ingress_requests_total{code="2xx",source="github"} `,
 		`webhook_ingress_ack_seconds_bucket{source="github",le="0.000128"} `,
 		`webhook_ring_used_bytes{lane="3-0"} 64`,

@@ -81,7 +81,7 @@ type sourceTotals struct {
 	sheds    [len(shedWords)]uint64
 	ackSum   uint64
 	acks     [shmabi.LatencyBuckets]uint64
-	holds    uint64
+	holds    [shmabi.HoldBuckets]uint64
 	holdSum  uint64
 }
 
@@ -140,7 +140,9 @@ func (s *sourceTotals) add(words shmabi.SourceCounters) {
 		s.acks[i] += words.AckBucket(i)
 	}
 	s.ackSum += words.AckSumNS()
-	s.holds += words.HoldCount()
+	for i := range s.holds {
+		s.holds[i] += words.HoldBucket(i)
+	}
 	s.holdSum += words.HoldSumNS()
 }
 

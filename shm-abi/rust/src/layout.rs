@@ -4,7 +4,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Names this layout; attach refuses a page with another one.
-pub const LAYOUT_HASH: u64 = 0x3302536cfed977da;
+pub const LAYOUT_HASH: u64 = 0x3d1c3b3bd054bf66;
 
 /// "SLCLANE1"
 pub const LANE_MAGIC: u64 = 3550329923610823763;
@@ -28,6 +28,8 @@ pub const WORKERS_MAX: u64 = 64;
 pub const SOURCES_MAX: u64 = 1024;
 /// `LATENCY_BUCKETS` of layout.abi.
 pub const LATENCY_BUCKETS: u64 = 24;
+/// `HOLD_BUCKETS` of layout.abi.
+pub const HOLD_BUCKETS: u64 = 16;
 
 /// A value of KIND.
 pub const KIND_EVENT: u16 = 1;
@@ -1268,7 +1270,7 @@ pub struct SourceCounters {
     hold_count: AtomicU64,
     hold_sum_ns: AtomicU64,
     ack_bucket: [AtomicU64; 24],
-    _pad0: [u8; 128],
+    hold_bucket: [AtomicU64; 16],
 }
 
 impl SourceCounters {
@@ -1549,6 +1551,17 @@ impl SourceCounters {
         let v = self.ack_bucket[i].load(Ordering::Relaxed);
         self.ack_bucket[i].store(v.wrapping_add(n), Ordering::Relaxed);
     }
+
+    /// HOLD_BUCKETS: upper bounds 1 ms × 2^i
+    pub fn hold_bucket(&self, i: usize) -> u64 {
+        self.hold_bucket[i].load(Ordering::Relaxed)
+    }
+
+    /// Adds to entry `i` of `hold_bucket`; one thread only.
+    pub fn add_hold_bucket(&self, i: usize, n: u64) {
+        let v = self.hold_bucket[i].load(Ordering::Relaxed);
+        self.hold_bucket[i].store(v.wrapping_add(n), Ordering::Relaxed);
+    }
 }
 
 const _: () = assert!(size_of::<SourceCounters>() == 512);
@@ -1577,6 +1590,7 @@ const _: () = assert!(offset_of!(SourceCounters, ack_sum_ns) == 168);
 const _: () = assert!(offset_of!(SourceCounters, hold_count) == 176);
 const _: () = assert!(offset_of!(SourceCounters, hold_sum_ns) == 184);
 const _: () = assert!(offset_of!(SourceCounters, ack_bucket) == 192);
+const _: () = assert!(offset_of!(SourceCounters, hold_bucket) == 384);
 
 #[cfg(test)]
 mod tests {
@@ -2209,6 +2223,10 @@ mod tests {
         assert_eq!(
             v.ack_bucket(1),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(25, n + 8)))
+        );
+        assert_eq!(
+            v.hold_bucket(1),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(26, n + 8)))
         );
     }
 }

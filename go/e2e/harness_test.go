@@ -24,11 +24,11 @@ import (
 	pb "sluice/proto/sluice/v1"
 )
 
-// patience bounds every wait for a condition; it is reached by broken programs only.
-const patience = 40 * time.Second
-
 // soak tells whether every count runs in full.
 var soak = os.Getenv("SLUICE_SOAK") == "1"
+
+// patience bounds every wait for a condition; it is reached by broken programs only.
+var patience = time.Duration(count(40, 300)) * time.Second
 
 // count is the number of rounds: few by default.
 func count(short, full int) int {
@@ -141,6 +141,9 @@ func (i *installation) configure(text string) {
 	must(i.t, os.WriteFile(i.config, []byte(head+text), 0o600))
 }
 
+// given are the addresses that were handed out; none is given twice.
+var given sync.Map
+
 // freeAddress finds a loopback port outside the range from which outgoing connections take theirs,
 // so that none of those has it when a daemon comes back.
 func freeAddress(t testing.TB) string {
@@ -148,8 +151,11 @@ func freeAddress(t testing.TB) string {
 	for range 1000 {
 		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))
 		l, err := net.Listen("tcp", address)
-		if err == nil {
-			must(t, l.Close())
+		if err != nil {
+			continue
+		}
+		must(t, l.Close())
+		if _, taken := given.LoadOrStore(address, true); !taken {
 			return address
 		}
 	}
@@ -386,9 +392,10 @@ func (i *installation) event(id string) *pb.EventDetail {
 // awaitDelivered waits until nothing is left in a lane and nothing is left to deliver.
 func (i *installation) awaitDelivered() {
 	i.t.Helper()
-	eventually(i.t, "the lanes are drained", func() bool {
-		j := i.status().GetJournal()
-		return i.drained() && j.GetAppliedGroup() >= j.GetDurableGroup()
+	eventually(i.t, "the lanes are drained", i.drained)
+	durable := i.status().GetJournal().GetDurableGroup() // it moves on with each outcome
+	eventually(i.t, "what the lanes held can be listed", func() bool {
+		return i.status().GetJournal().GetAppliedGroup() >= durable
 	})
 	eventually(i.t, "every event is delivered", func() bool {
 		for _, state := range []string{"pending", "retrying"} {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -281,15 +282,21 @@ func TestASecondDaemonIsRefused(t *testing.T) {
 	moved = strings.ReplaceAll(moved, i.http, freeAddress(t))
 	moved = strings.ReplaceAll(moved, i.sockets, i.sockets+"2")
 	must(t, os.WriteFile(second, []byte(moved), 0o600))
-	_, errs, code := i.run("run", "--dev", "--config", second)
-	if code != 1 || !strings.Contains(errs, "data_dir") {
-		t.Errorf("a second daemon on the data directory exits with %d: %s", code, errs)
+	var both sync.WaitGroup
+	for _, file := range []string{second, i.config} {
+		both.Go(func() {
+			_, errs, code := i.run("run", "--dev", "--config", file)
+			if code != 1 || !strings.Contains(errs, "data_dir") {
+				t.Errorf("a second daemon on the data directory exits with %d: %s", code, errs)
+			}
+		})
 	}
+	both.Wait()
 	// Another data directory at the same address.
 	other := install(t, withSecret(secret, "durable"))
 	other.address = i.address
 	other.configure(withSecret(secret, "durable"))
-	_, errs, code = other.run("run", "--dev", "--config", other.config)
+	_, errs, code := other.run("run", "--dev", "--config", other.config)
 	_, port, _ := net.SplitHostPort(i.address)
 	if code != 1 || !strings.Contains(errs, port) {
 		t.Errorf("a second daemon on the port exits with %d: %s", code, errs)

@@ -42,7 +42,8 @@ func stopUnderWay(t *testing.T, i *installation) time.Duration {
 			asked = time.Now()
 			i.signal(syscall.SIGTERM)
 		}
-		a, err := w.exchange(github("/hooks/github", fmt.Sprintf("%d-%d", time.Now().UnixNano(), n), "{}"))
+		delivery := fmt.Sprintf("%d-%d", time.Now().UnixNano(), n)
+		a, err := w.exchange(github("/hooks/github", delivery, "{}"))
 		if err != nil {
 			if n < 5 {
 				t.Fatal(err)

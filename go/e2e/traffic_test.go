@@ -22,8 +22,8 @@ type promise struct {
 	id     string // the event of the 2xx
 }
 
-// traffic is senders that keep a ledger of what they were told. As real ones do, they send a delivery
-// again when no answer came or it was a 503.
+// traffic is senders that keep a ledger of what they were told. As real ones do, they send a
+// delivery again when no answer came or it was a 503.
 type traffic struct {
 	i       *installation
 	sources []string
@@ -149,8 +149,8 @@ func (f *traffic) try(w *wire, r request, p *promise) (*wire, bool) {
 	return w, true
 }
 
-// holds checks every promise against what is stored and against what the destination got. The daemon
-// runs and nobody sends.
+// holds checks every promise against what is stored and against what the destination got. The
+// daemon runs and nobody sends.
 func (f *traffic) holds(t testing.TB, to *sink) {
 	t.Helper()
 	f.i.awaitDelivered()
@@ -193,8 +193,8 @@ func (f *traffic) kept(t testing.TB) map[string][]*pb.Event {
 	return listed
 }
 
-// found tells whether an acknowledged delivery is stored. A delivery that was sent more than once may
-// be stored as the event of an earlier try.
+// found tells whether an acknowledged delivery is stored. A delivery that was sent more than once
+// may be stored as the event of an earlier try.
 func (f *traffic) found(p *promise, delivery string, events int, named map[string]string) bool {
 	if p.tries > 1 {
 		return events == 1

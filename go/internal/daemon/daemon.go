@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sluice/go/internal/admin"
 	"sluice/go/internal/config"
 	"sluice/go/internal/dataplane"
 	"sluice/go/internal/deliver"
@@ -32,6 +31,8 @@ const (
 	deliverGrace  = 5 * time.Second  // of attempts in flight
 	settlePause   = 500 * time.Millisecond
 	beatInterval  = 100 * time.Millisecond
+	applyPatience = 40 * time.Second // of a reload, until some data plane took it
+	applyPause    = 10 * time.Millisecond
 	spareFiles    = 1024 // descriptors beside connections: journal, index, deliveries
 )
 
@@ -70,6 +71,9 @@ type Daemon struct {
 	seenIngest atomic.Pointer[ingest.Service]
 	seenSuper  atomic.Pointer[supervise.Supervisor]
 
+	beating sync.WaitGroup
+	endBeat context.CancelFunc
+
 	plan     atomic.Pointer[plan]
 	reload   sync.Mutex
 	ready    atomic.Bool
@@ -83,8 +87,8 @@ type Daemon struct {
 	counters map[uint32]*lane.Counters // of living data planes
 }
 
-// Run serves until ctx ends or Drain is called, then stops in order. It returns nil after an orderly
-// stop.
+// Run serves until ctx ends or Drain is called, then stops in order. It returns nil after an
+// orderly stop.
 func Run(ctx context.Context, o Options) error {
 	d := &Daemon{
 		o: o, log: o.Log, began: time.Now(), drain: make(chan struct{}),
@@ -92,32 +96,37 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := d.open(ctx)
+	if err := d.open(ctx); err != nil {
+		return errors.Join(err, d.close())
+	}
+	stopServing, err := d.serve(ctx)
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
-	stop, err := d.serve(ctx)
-	if err != nil {
-		return errors.Join(err, d.close())
-	}
-	defer stop()
+	err = errors.Join(d.run(ctx), d.stop())
+	stopServing() // only now: it shows how the rest stops, and looks at what close takes away
+	return errors.Join(err, d.close())
+}
+
+// run starts what serves senders and waits until that is to end.
+func (d *Daemon) run(ctx context.Context) error {
 	if err := d.start(ctx); err != nil {
 		if ctx.Err() != nil {
-			err = nil // told to stop while it started
+			return nil // told to stop while it started
 		}
-		return errors.Join(err, d.stop())
+		return err
 	}
 	d.ready.Store(true)
-	if o.Ready != nil {
-		o.Ready(d)
+	if d.o.Ready != nil {
+		d.o.Ready(d)
 	}
 	select {
 	case <-ctx.Done():
 	case <-d.drain:
 	case <-d.store.Failed():
-		err = fmt.Errorf("the store gave up: %w", d.store.Err())
+		return fmt.Errorf("the store gave up: %w", d.store.Err())
 	}
-	return errors.Join(err, d.stop())
+	return nil
 }
 
 // open takes the data directory and the directory on tmpfs, each under its lock.
@@ -180,14 +189,16 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := d.lanes.takeUp(recovery.Ended); err != nil {
 		return err
 	}
-	go d.beat(ctx)
+	ctxBeat, endBeat := context.WithCancel(context.WithoutCancel(ctx)) // it beats while the rest stops
+	d.endBeat = endBeat
+	d.beating.Go(func() { d.beat(ctxBeat) })
 	if err := d.startDelivery(p); err != nil {
 		return err
 	}
 	d.super = supervise.New(supervise.Options{
 		Binary: d.o.Binary, Dir: d.shm.dir, JournalID: recovery.JournalID,
 		RingSize: uint64(d.o.Config.RingSize), MaxConnections: d.o.Config.HTTP.MaxConnections,
-		Lanes: d.lanes, Open: d.openFds, Log: d.log,
+		Lanes: d.lanes, Open: d.openListeners, Bells: newBells, Log: d.log,
 		Snapshot: func() *pb.Snapshot { return d.plan.Load().snapshot },
 		Born:     d.planeBorn, Died: d.planeDied,
 	})
@@ -234,39 +245,39 @@ func (d *Daemon) startDelivery(p *plan) error {
 	return d.deliver.Apply(list)
 }
 
-// openFds opens what no earlier data plane had: listening sockets and doorbells.
-func (d *Daemon) openFds(ctx context.Context) (dataplane.Fds, error) {
+// openListeners opens listening sockets where no earlier data plane had any.
+func (d *Daemon) openListeners(ctx context.Context) ([][]*os.File, error) {
 	c := d.o.Config
 	var fds dataplane.Fds
 	for _, l := range c.Listeners {
 		sockets, err := listen.Open(ctx, l.Address.Target, c.Workers)
 		if err != nil {
 			fds.Close()
-			return dataplane.Fds{}, err
+			return nil, err
 		}
 		fds.Listeners = append(fds.Listeners, sockets)
 	}
-	for range c.Workers {
-		request, err := lane.NewBell()
+	return fds.Listeners, nil
+}
+
+// newBells makes doorbells.
+func newBells(count int) ([]*os.File, error) {
+	var bells []*os.File
+	for range count {
+		bell, err := lane.NewBell()
 		if err != nil {
-			fds.Close()
-			return dataplane.Fds{}, err
+			dataplane.Fds{RequestBells: bells}.Close()
+			return nil, err
 		}
-		fds.RequestBells = append(fds.RequestBells, request.File())
-		reply, err := lane.NewBell()
-		if err != nil {
-			fds.Close()
-			return dataplane.Fds{}, err
-		}
-		fds.ReplyBells = append(fds.ReplyBells, reply.File())
+		bells = append(bells, bell.File())
 	}
-	return fds, nil
+	return bells, nil
 }
 
 // noteListeners keeps the addresses as they are, port 0 resolved, for status and the example.
 func (d *Daemon) noteListeners() error {
 	var list []string
-	for _, sockets := range d.super.Fds().Listeners {
+	for _, sockets := range d.super.Listeners() {
 		at, err := listen.Address(sockets[0])
 		if err != nil {
 			return err
@@ -315,11 +326,19 @@ func (d *Daemon) stop() error {
 		err = errors.Join(err, d.deliver.Stop(ctx))
 		cancel()
 	}
-	return errors.Join(err, d.close())
+	if d.ingest != nil {
+		d.ingest.Stop()
+	}
+	if d.endBeat != nil {
+		d.endBeat()
+		d.beating.Wait()
+	}
+	d.limits.stop()
+	return err
 }
 
-// awaitLanes waits until the drained data plane's lanes are empty and recorded as ended. What is left
-// after that is found by the next start.
+// awaitLanes waits until the drained data plane's lanes are empty and recorded as ended. What is
+// left after that is found by the next start.
 func (d *Daemon) awaitLanes() {
 	until := time.Now().Add(lanesPatience)
 	for len(d.ingest.Lanes()) > 0 && time.Now().Before(until) {
@@ -327,72 +346,23 @@ func (d *Daemon) awaitLanes() {
 	}
 }
 
+// close gives up what open took, and unmaps what others looked at.
 func (d *Daemon) close() error {
-	if d.ingest != nil {
-		d.ingest.Stop()
-	}
 	var err error
 	if d.store != nil {
 		err = d.store.Close()
 	}
+	d.mu.Lock()
+	for _, c := range d.counters { // of data planes that go on
+		c.Close()
+	}
+	clear(d.counters)
+	d.mu.Unlock()
 	if d.shm != nil {
 		d.shm.close()
 	}
 	return err
 }
-
-// Reload reads the config again and puts it in force, whole or not at all.
-func (d *Daemon) Reload(ctx context.Context) (uint32, error) {
-	d.reload.Lock()
-	defer d.reload.Unlock()
-	if !d.ready.Load() {
-		return 0, errors.New("not ready yet: try again in a moment")
-	}
-	c, err := d.o.Load()
-	if err != nil {
-		return 0, refused(err)
-	}
-	if needs := d.o.Config.NeedsRestart(c); len(needs) > 0 {
-		return 0, refused(fmt.Errorf("these keys change only with a restart: %v", needs))
-	}
-	before := d.plan.Load()
-	// From what is recorded, not from what is in force: the numbers of a reload that came to nothing
-	// are not given again.
-	p, err := newPlan(c, d.store.Catalogue())
-	if err != nil {
-		return 0, refused(err)
-	}
-	list, err := targets(p, d.o.Stdout)
-	if err != nil {
-		return 0, refused(err)
-	}
-	if err := d.store.PutCatalogue(ctx, p.catalogue); err != nil {
-		return 0, fmt.Errorf("record the config: %w", err)
-	}
-	// Judge by the new table before the data plane routes by the new snapshot: a frame of a source
-	// that only the new one knows must find it.
-	d.plan.Store(p)
-	d.ingest.SetTable(p.table)
-	if err := d.super.Apply(ctx); err != nil {
-		d.plan.Store(before)
-		d.ingest.SetTable(before.table)
-		if errors.Is(err, dataplane.ErrRefused) {
-			return 0, refused(err)
-		}
-		return 0, err
-	}
-	d.ids.use(p)
-	d.o.Config = c
-	d.limits.configure(c)
-	if err := d.deliver.Apply(list); err != nil {
-		return 0, err
-	}
-	d.log.Info("config reloaded", "version", p.catalogue.ConfigVersion)
-	return p.catalogue.ConfigVersion, nil
-}
-
-// refused marks a fault of the operator's: the config was refused and the old one stays.
-func refused(err error) error { return fmt.Errorf("%w: %w", admin.ErrRefused, err) }
 
 func (d *Daemon) problem(key, text string) {
 	d.mu.Lock()

@@ -23,16 +23,19 @@ func (l *locked) identify(r *provider.Request) string {
 	return string(id)
 }
 
-// identifiers find the sender's own ids of stored events, for listings, under the config of now: the
-// id is in the request, not in what the journal decides by.
+// identifiers find the sender's own ids of stored events, for listings, under the config of now:
+// the id is in the request, not in what the journal decides by.
 type identifiers struct {
 	bySource atomic.Pointer[map[uint32]*locked]
 }
 
-func (i *identifiers) use(p *plan) {
-	next := make(map[uint32]*locked, len(p.identify))
-	for id, find := range p.identify {
-		next[id] = newLocked(find)
+// use takes plans up; where two know a source, the later one counts.
+func (i *identifiers) use(plans ...*plan) {
+	next := make(map[uint32]*locked)
+	for _, p := range plans {
+		for id, find := range p.identify {
+			next[id] = newLocked(find)
+		}
 	}
 	i.bySource.Store(&next)
 }

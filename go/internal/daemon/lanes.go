@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"sluice/go/internal/dataplane"
 	"sluice/go/internal/event"
 	"sluice/go/internal/ingest"
@@ -28,8 +30,8 @@ type lanes struct {
 var errForeignLane = errors.New(
 	"a lane of another version; start that version once to drain it, or move the file away")
 
-// takeUp serves what a crash left, before any data plane is asked anything. ended are lanes that are
-// known to be empty.
+// takeUp serves what a crash left, before any data plane is asked anything. ended are lanes that
+// are known to be empty.
 func (l *lanes) takeUp(ended map[event.LaneID]bool) error {
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {
@@ -38,7 +40,7 @@ func (l *lanes) takeUp(ended map[event.LaneID]bool) error {
 	for _, entry := range entries {
 		path := filepath.Join(l.dir, entry.Name())
 		if !isLaneName(entry.Name()) || !entry.Type().IsRegular() {
-			if !strings.HasSuffix(entry.Name(), asideSuffix) {
+			if !isAside(entry.Name()) {
 				l.log.Warn("a file among the lanes is none of ours and was left alone", "file", path)
 			}
 			continue
@@ -52,6 +54,11 @@ func (l *lanes) takeUp(ended map[event.LaneID]bool) error {
 
 const asideSuffix = ".aside"
 
+// isAside tells whether a file was set aside, by us or by intake.
+func isAside(name string) bool {
+	return strings.HasSuffix(name, asideSuffix) || strings.HasSuffix(name, ".retired")
+}
+
 func isLaneName(name string) bool {
 	return len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
 }
@@ -60,14 +67,15 @@ func (l *lanes) takeUpOne(path string, ended map[event.LaneID]bool) error {
 	found, err := lane.Attach(path, l.owner)
 	switch {
 	case errors.Is(err, lane.ErrUnfinished):
-		// Its producer died, or is just being born, before the magic: nobody was acknowledged by it.
-		return nil
+		return l.removeUnfinished(path)
 	case errors.Is(err, lane.ErrOtherBoot):
 		l.log.Warn("a lane of another boot was set aside: what was in it and not in the journal was "+
 			"acknowledged at ring at most", "file", path)
 		return os.Rename(path, path+asideSuffix)
 	case errors.Is(err, lane.ErrForeign):
 		return fmt.Errorf("%s: %w (%w)", path, errForeignLane, err)
+	case errors.Is(err, lane.ErrCorrupt):
+		return l.setAside(path, err)
 	case err != nil:
 		return err
 	}
@@ -77,34 +85,67 @@ func (l *lanes) takeUpOne(path string, ended map[event.LaneID]bool) error {
 	}
 	l.log.Info("took a lane up", "lane", fmt.Sprintf("%x", found.ID()),
 		"generation", found.Generation(), "bytes", found.Used())
-	return l.ingest.Attach(found, ingest.Bells{}, l.durable[found.ID()])
+	err = l.ingest.Attach(found, ingest.Bells{}, l.durable[found.ID()])
+	if errors.Is(err, lane.ErrCorrupt) {
+		return l.setAside(path, err)
+	}
+	return err
+}
+
+// setAside keeps a lane that cannot be believed, for whoever looks into it. One such lane must not
+// keep all senders out.
+func (l *lanes) setAside(path string, why error) error {
+	l.log.Error("a lane that cannot be believed was set aside: what was in it and not in the journal "+
+		"was acknowledged at ring at most", "file", path+asideSuffix, "why", why)
+	return os.Rename(path, path+asideSuffix)
+}
+
+// removeUnfinished removes a lane whose producer died before the magic: nobody was acknowledged by
+// it, and its memory would be lost until the next boot. One that is just being born has its lock.
+func (l *lanes) removeUnfinished(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("unfinished lane: %w", err)
+	}
+	defer file.Close()
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil // its producer lives
+	}
+	l.log.Info("a lane that was never finished was removed", "file", path)
+	return os.Remove(path)
 }
 
 // Serve takes the lanes of a generation into service, or gives those that are served already their
 // doorbells.
 func (l *lanes) Serve(_ uint32, ids [][]byte, fds dataplane.Fds) error {
+	if len(ids) != fds.Workers() {
+		return fmt.Errorf("%d lanes where %d workers have doorbells", len(ids), fds.Workers())
+	}
 	for worker, raw := range ids {
-		if len(raw) != len(event.LaneID{}) || worker >= fds.Workers() {
-			return fmt.Errorf("lane %x of worker %d: %d workers have doorbells",
-				raw, worker, fds.Workers())
+		if len(raw) != len(event.LaneID{}) {
+			return fmt.Errorf("worker %d has the lane %x, which is no name of one", worker, raw)
 		}
-		bells, err := bellsOf(fds, worker)
-		if err != nil {
-			return err
-		}
-		id := event.LaneID(raw)
-		if l.ingest.Equip(id, bells) {
-			continue
-		}
-		found, err := lane.Attach(filepath.Join(l.dir, fmt.Sprintf("%x", raw)), l.owner)
-		if err != nil {
-			return err
-		}
-		if err := l.ingest.Attach(found, bells, l.durable[id]); err != nil {
+		if err := l.serveOne(event.LaneID(raw), fds, worker); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (l *lanes) serveOne(id event.LaneID, fds dataplane.Fds, worker int) error {
+	bells, err := bellsOf(fds, worker)
+	if err != nil {
+		return err
+	}
+	if l.ingest.Equip(id, bells) {
+		return nil
+	}
+	found, err := lane.Attach(filepath.Join(l.dir, fmt.Sprintf("%x", id)), l.owner)
+	if err != nil {
+		_, _ = bells.Wake.Close(), bells.Peer.Close() // nobody heard them yet
+		return err
+	}
+	return l.ingest.Attach(found, bells, l.durable[id])
 }
 
 // bellsOf duplicates a worker's doorbells: the originals go on to the next generation.
@@ -115,6 +156,7 @@ func bellsOf(fds dataplane.Fds, worker int) (ingest.Bells, error) {
 	}
 	peer, err := lane.DuplicateBell(fds.ReplyBells[worker])
 	if err != nil {
+		_ = wake.Close() // nobody heard it yet
 		return ingest.Bells{}, err
 	}
 	return ingest.Bells{Wake: wake, Peer: peer}, nil

@@ -69,9 +69,25 @@ func (l *limits) set(limit uint64, d time.Duration) error {
 	}
 	l.unpin()
 	l.until = time.Now().Add(d)
-	l.pinned = time.AfterFunc(d, l.reset)
+	var own *time.Timer
+	own = time.AfterFunc(d, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.pinned == own { // not if it fired while another pin took its place
+			l.unpin()
+			l.publish()
+		}
+	})
+	l.pinned = own
 	l.control.StoreLimit(limit)
 	return nil
+}
+
+// stop ends a pin's clock; the control page is not written any more.
+func (l *limits) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unpin()
 }
 
 // reset lets the limit go.

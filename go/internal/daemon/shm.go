@@ -46,11 +46,29 @@ func openShm(c *config.Config, journal [16]byte) (*shm, error) {
 	if err != nil {
 		return nil, err
 	}
-	control, err := lane.OpenControl(filepath.Join(dir, "control"), journal)
+	page := filepath.Join(dir, "control")
+	control, err := lane.OpenControl(page, journal)
+	if errors.Is(err, lane.ErrForeign) && deserted(dir) {
+		// Another version's, and nobody reads it any more: an upgrade after an orderly stop.
+		if err = os.Remove(page); err == nil {
+			control, err = lane.OpenControl(page, journal)
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return &shm{dir: dir, lock: lock, control: control}, nil
+}
+
+// deserted tells whether no data plane and no lane is left there.
+func deserted(dir string) bool {
+	for _, d := range []string{"dp", "lanes"} {
+		left, err := os.ReadDir(filepath.Join(dir, d))
+		if err != nil || len(left) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // flock takes the lock that the kernel gives back at death, whatever kind of death it is. The data

@@ -14,8 +14,8 @@ import (
 	"sluice/shm-abi/shmabi"
 )
 
-// plan is one config made ready: names with their numbers, how frames are judged, what the data plane
-// routes by.
+// plan is one config made ready: names with their numbers, how frames are judged, what the data
+// plane routes by.
 type plan struct {
 	config    *config.Config
 	catalogue event.Catalogue
@@ -218,9 +218,9 @@ func classOf(priority string, neverRetries bool) pb.Class {
 	return pb.Class_CLASS_DEFAULT
 }
 
-// budget is how long after a request's first byte an answer still helps: the sender's deadline without
-// the time that its connection took and a margin for the way back. An unknown connect time counts a
-// tenth of the deadline, at most a second.
+// budget is how long after a request's first byte an answer still helps: the sender's deadline
+// without the time that its connection took and a margin for the way back. An unknown connect time
+// counts a tenth of the deadline, at most a second.
 func budget(deadline time.Duration, scheme *provider.Scheme) time.Duration {
 	const margin = 50 * time.Millisecond
 	connect := scheme.Contract.ConnectDeadline.Or(min(deadline/10, time.Second))

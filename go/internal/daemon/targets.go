@@ -27,9 +27,7 @@ func targets(p *plan, out io.Writer) ([]deliver.Target, error) {
 		d := &p.config.Destinations[i]
 		to, err := dial(d, out)
 		if err != nil {
-			for _, t := range list {
-				_ = t.Destination.Close() // it has delivered nothing yet
-			}
+			closeTargets(list)
 			return nil, fmt.Errorf("destination %s: %w", d.Name, err)
 		}
 		concurrency := deliver.Fixed(deliver.AutoLimit)
@@ -45,6 +43,13 @@ func targets(p *plan, out io.Writer) ([]deliver.Target, error) {
 		})
 	}
 	return list, nil
+}
+
+// closeTargets gives up targets that nobody serves.
+func closeTargets(list []deliver.Target) {
+	for _, t := range list {
+		_ = t.Destination.Close() // it has delivered nothing yet
+	}
 }
 
 func dial(d *config.Destination, out io.Writer) (destination.Destination, error) {

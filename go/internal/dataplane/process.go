@@ -120,8 +120,8 @@ func Start(s Spec) (*Process, error) {
 // ErrNotDataPlane says that a pid is not, or no longer, a data plane of the journal and generation.
 var ErrNotDataPlane = errors.New("not that data plane's process")
 
-// Watch takes over the watch on a data plane that is not our child. Any other process is refused, so
-// that none is ever killed for a pid that was used again.
+// Watch takes over the watch on a data plane that is not our child. Any other process is refused,
+// so that none is ever killed for a pid that was used again.
 func Watch(pid int, journal [16]byte, generation uint32) (*Process, error) {
 	if pid <= 0 {
 		return nil, fmt.Errorf("%w: pid %d", ErrNotDataPlane, pid)

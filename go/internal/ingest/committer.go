@@ -7,6 +7,7 @@ import (
 	"sluice/go/internal/event"
 	"sluice/go/internal/faultpoint"
 	"sluice/go/internal/store"
+	"sluice/go/internal/store/thread"
 )
 
 const (
@@ -23,8 +24,8 @@ type share struct {
 }
 
 // committer makes groups durable, one at a time: the next one is what arrived while the last sync
-// ran. A group that failed is tried again as it is until it is durable; meanwhile `writable` is 0 and
-// senders are told so.
+// ran. A group that failed is tried again as it is until it is durable; meanwhile `writable` is 0
+// and senders are told so.
 type committer struct {
 	service *Service
 	frames  [][]byte
@@ -34,6 +35,7 @@ type committer struct {
 }
 
 func (c *committer) run(ctx context.Context) {
+	thread.Own("committer")
 	idle := time.NewTimer(idleAfter)
 	defer idle.Stop()
 	marked := true

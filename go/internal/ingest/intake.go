@@ -257,8 +257,8 @@ func (f *feed) ring(due bool) {
 	}
 }
 
-// ringAlways wakes both sides once whatever the tickets say: an earlier life may have died between a
-// store and its doorbell.
+// ringAlways wakes both sides once whatever the tickets say: an earlier life may have died between
+// a store and its doorbell.
 func (f *feed) ringAlways() {
 	f.ring(true)
 	f.nudge()

@@ -25,8 +25,8 @@ type stored struct {
 }
 
 // journal is a store that does what the test says, and holds every batch against the rules: spans
-// only forward, frames in lane order inside them, verified ones only, a failed batch again as it was.
-// A stretch that no span covers holds nothing to store; the tests count frames to see that.
+// only forward, frames in lane order inside them, verified ones only, a failed batch again as it
+// was. A stretch that no span covers holds nothing to store; the tests count frames to see that.
 type journal struct {
 	t testing.TB
 

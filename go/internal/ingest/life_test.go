@@ -268,8 +268,8 @@ func TestACorruptWordRetiresOneLaneAndOthersGoOn(t *testing.T) {
 	}
 }
 
-// wakeUp rings the service whatever its ticket says: a lane that is retired is looked at by its belt,
-// which these tests have not.
+// wakeUp rings the service whatever its ticket says: a lane that is retired is looked at by its
+// belt, which these tests have not.
 func wakeUp(p *plane) {
 	if err := p.wake.Ring(); err != nil {
 		p.t.Fatal(err)

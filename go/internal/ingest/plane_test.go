@@ -18,8 +18,8 @@ import (
 
 var testOwner = lane.Owner{JournalID: [16]byte{1}, BootID: [16]byte{2}}
 
-// plane plays the data plane of one lane over a mapping of its own, doorbells and all. It belongs to
-// one goroutine.
+// plane plays the data plane of one lane over a mapping of its own, doorbells and all. It belongs
+// to one goroutine.
 type plane struct {
 	t             testing.TB
 	path          string

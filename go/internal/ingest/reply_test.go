@@ -37,8 +37,8 @@ func TestRepliesWaitForRoomAndGoOnWhenTheDataPlaneDrains(t *testing.T) {
 	r.released(p)
 }
 
-// The committer finds the ring full while the lane's own goroutine sleeps without having asked to be
-// told of room.
+// The committer finds the ring full while the lane's own goroutine sleeps without having asked to
+// be told of room.
 func TestRoomIsAskedForByALaneThatSleeps(t *testing.T) {
 	r := newRig(t)
 	p := r.plane(narrow)

@@ -108,8 +108,8 @@ func (s *Service) Stop() {
 // SetTable makes frames be judged by another config from the next batch on.
 func (s *Service) SetTable(t *Table) { s.table.Store(t) }
 
-// Bells are the doorbells of a lane: Wake is rung by the data plane, Peer wakes it. Without them, as
-// for an orphan, the lane is looked at once a second.
+// Bells are the doorbells of a lane: Wake is rung by the data plane, Peer wakes it. Without them,
+// as for an orphan, the lane is looked at once a second.
 type Bells struct{ Wake, Peer *lane.Bell }
 
 // close gives both back; whoever waits on one is told.
@@ -271,7 +271,8 @@ func (s *Service) publishSpace() {
 	}
 }
 
-// refused logs why a request got 401, at a bounded rate: it is the sender's doing how many there are.
+// refused logs why a request got 401, at a bounded rate: it is the sender's doing how many there
+// are.
 func (f *feed) refused(source *Source, v provider.Verdict) {
 	f.log.Debug("refused", "source", source.Name, "outcome", v.Outcome, "detail", v.Detail)
 }

@@ -152,7 +152,8 @@ func TestStaleBytesInACLineAreNotAVerdict(t *testing.T) {
 		t.Fatalf("stored: %v", all)
 	}
 	c := all[0].frame.C()
-	if c[len(c)-1] != 0 || c.OrderKey() != 0 || c.Ack() != uint8(shmabi.AckDurable) || c.RouteVersion() != 10+durably {
+	if c[len(c)-1] != 0 || c.OrderKey() != 0 || c.Ack() != uint8(shmabi.AckDurable) ||
+		c.RouteVersion() != 10+durably {
 		t.Errorf("the C line keeps what lay there before: %x", []byte(c))
 	}
 }

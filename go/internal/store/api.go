@@ -234,6 +234,8 @@ type Stats struct {
 	Applied      uint64 // last group in the index
 	Flushed      uint64 // last group in the index that a power loss leaves there
 	Writable     bool
+	// Background is the CPU time that the index has taken beside the applier, since the start.
+	Background   time.Duration
 	Sources      []SourceStats
 	Destinations []DestinationStats
 }

@@ -58,8 +58,9 @@ func (s *Store) append(b Batch) error {
 	}
 	s.failing.Store(false)
 	s.owed.Store(false)
-	s.remember(b.Frames)
-	s.handoff.put(item{group: g, tickets: s.outbox.sent(p)})
+	urgent := s.remember(b.Frames)
+	tickets := s.outbox.sent(p)
+	s.handoff.put(item{group: g, tickets: tickets}, urgent || len(tickets) > 0)
 	if g.Segment != s.segment {
 		s.segment = g.Segment
 		s.space.forget()
@@ -82,17 +83,20 @@ func (s *Store) pack(b Batch, low bool) parcel {
 	return s.outbox.take(min(room, ownBytesMax), len(b.Frames) > 0)
 }
 
-// remember puts frames that are durable now into the memory set.
-func (s *Store) remember(frames [][]byte) {
+// remember puts frames that are durable now into the memory set. It tells whether the sender of one
+// waits for its delivery.
+func (s *Store) remember(frames [][]byte) (waiting bool) {
 	s.recent.mu.Lock()
 	defer s.recent.mu.Unlock()
 	for _, f := range frames {
 		c, d := shmabi.Frame(f).C(), shmabi.Frame(f).D()
+		waiting = waiting || shmabi.Ack(c.Ack()) == shmabi.AckDelivered
 		if key := c.DedupKey(); key != [16]byte{} {
 			s.recent.add(recentKey{d.SourceID(), key}, event.ID(c.EventID()),
 				int64(c.DedupUntilNS()), int64(d.ReceivedNS()))
 		}
 	}
+	return waiting
 }
 
 // Idle writes an idle mark if the last group is a second old; the committer calls it once a second

@@ -11,6 +11,7 @@ import (
 	"sluice/go/internal/faultpoint"
 	"sluice/go/internal/store/index"
 	"sluice/go/internal/store/journal"
+	"sluice/go/internal/store/thread"
 	"sluice/shm-abi/shmabi"
 )
 
@@ -39,12 +40,29 @@ func (s *Store) loadFilters(ctx context.Context) {
 	}
 }
 
+// applyPause is the least time from one look at the handoff to the next, so that under load the
+// applier is not woken, and the lock of the queues not taken, for each group. A group that comes
+// alone, or that somebody waits for, is applied at once.
+const applyPause = 2 * time.Millisecond
+
 func (s *Store) runApplier(ctx context.Context) {
+	thread.Own("applier")
 	commits := time.NewTicker(commitAfter)
 	defer commits.Stop()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
 	for {
 		select {
 		case <-s.handoff.arrive:
+			select {
+			case <-pause.C:
+			case <-s.handoff.hurry:
+			case <-s.failed:
+				continue // to its own case, which takes what is there
+			case <-ctx.Done():
+				continue
+			}
+			pause.Reset(applyPause)
 			s.applyItems(s.handoff.take())
 		case <-commits.C:
 			s.mu.Lock()
@@ -72,7 +90,9 @@ func (s *Store) drop(items []item) {
 func (s *Store) applyItems(items []item) {
 	for n, i := range items {
 		s.mu.Lock()
+		s.delivers = false
 		err := s.apply(i.group)
+		read := s.delivers
 		if err == nil && s.index.Pending() >= pendingMax {
 			err = s.commit()
 		}
@@ -81,6 +101,9 @@ func (s *Store) applyItems(items []item) {
 			_ = s.fail(err) // it is logged and told to everyone there
 			s.drop(items[n:])
 			return
+		}
+		if !read {
+			s.journal.Forget(i.group)
 		}
 		i.group.Release()
 		for _, t := range i.tickets {
@@ -214,6 +237,9 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 			return err
 		}
 	}
+	if s.oldest.Load() == 0 {
+		s.oldest.Store(r.Received)
+	}
 	if len(r.Deliveries) == 0 {
 		s.index.AddEnded(r)
 		return nil
@@ -222,6 +248,7 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 	*r = s.scratch
 	s.scratch.Deliveries = nil // they are the record's now
 	s.index.Change(r)
+	s.delivers = true
 	for i := range r.Deliveries {
 		del := &r.Deliveries[i]
 		s.sums(del.Destination).Backlog++

@@ -168,6 +168,7 @@ func (s *Store) deferRetries() {
 			continue
 		}
 		s.deferred[deliveryID{o.Seq, o.Destination}] = o
+		s.defers.Store(true)
 		q.leased--
 		e.due, e.Attempt, e.deferred = o.Next, o.Attempt+1, true
 		q.enqueue(e, entryTimed)
@@ -177,6 +178,9 @@ func (s *Store) deferRetries() {
 // sendDeferred queues them again once there is space. One that is leased anew is dropped: the
 // outcome to come counts for it.
 func (s *Store) sendDeferred() {
+	if !s.defers.Load() {
+		return // the committer waits for no lock of the applier's
+	}
 	s.mu.Lock()
 	var list []event.Outcome
 	for id, o := range s.deferred {
@@ -186,6 +190,7 @@ func (s *Store) sendDeferred() {
 		}
 	}
 	clear(s.deferred)
+	s.defers.Store(false)
 	s.mu.Unlock()
 	if len(list) > 0 {
 		s.outbox.addOutcomes(list, nil)

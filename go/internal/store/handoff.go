@@ -21,34 +21,35 @@ type handoff struct {
 	mu     sync.Mutex
 	cond   sync.Cond
 	items  []item
+	spare  []item // the list that take gave before the last one
 	bytes  int
 	number uint64 // of the last group put in
 	ended  bool
 	arrive chan struct{} // something to apply, or the end
+	hurry  chan struct{} // somebody waits for what is to be applied
 }
 
 func (h *handoff) init() {
 	h.cond.L = &h.mu
 	h.arrive = make(chan struct{}, 1)
+	h.hurry = make(chan struct{}, 1)
 }
 
-func groupBytes(g *journal.Group) (n int) {
-	for i := range g.Frames {
-		n += len(g.Frames[i].Bytes)
-	}
-	return n
-}
-
-func (h *handoff) put(i item) {
+// put adds an item. urgent tells that somebody waits for what comes of it.
+func (h *handoff) put(i item, urgent bool) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	for h.bytes > lagMax && !h.ended {
+		notify(h.hurry)
 		h.cond.Wait()
 	}
 	h.items = append(h.items, i)
 	h.number = i.group.Number
-	h.bytes += groupBytes(i.group)
+	h.bytes += i.group.Bytes()
+	h.mu.Unlock()
 	notify(h.arrive)
+	if urgent {
+		notify(h.hurry)
+	}
 }
 
 // last is the number of the last group that was handed over.
@@ -58,12 +59,13 @@ func (h *handoff) last() uint64 {
 	return h.number
 }
 
-// take gives everything that is there.
+// take gives everything that is there; the list is valid until the next call.
 func (h *handoff) take() []item {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	list := h.items
-	h.items, h.bytes = nil, 0
+	clear(h.spare)
+	h.items, h.spare, h.bytes = h.spare[:0], list, 0
 	h.cond.Broadcast()
 	return list
 }

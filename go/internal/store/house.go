@@ -16,18 +16,12 @@ const spaceAge = 200 * time.Millisecond
 
 // spaceGauge keeps the last answer of the file system.
 type spaceGauge struct {
-	mu     sync.Mutex
-	last   journal.Space
-	oldest time.Time // received time of the oldest event
-	at     time.Time
+	mu   sync.Mutex
+	last journal.Space
+	at   time.Time
 }
 
 func (s *Store) journalSpace() journal.Space {
-	space, _ := s.askSpace()
-	return space
-}
-
-func (s *Store) askSpace() (space journal.Space, oldest time.Time) {
 	g := &s.space
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -35,25 +29,13 @@ func (s *Store) askSpace() (space journal.Space, oldest time.Time) {
 		if space, err := s.journal.Space(); err != nil {
 			s.opt.Log.Warn("space of the data directory is unknown", "err", err)
 		} else {
-			g.last, g.at, g.oldest = space, now, s.oldest()
+			g.last, g.at = space, now
 			if space.Full(s.living.Load()) {
 				notify(s.rolled)
 			}
 		}
 	}
-	return g.last, g.oldest
-}
-
-// oldest is the received time of the oldest event kept; zero: none.
-func (s *Store) oldest() time.Time {
-	if s.closed.Load() {
-		return time.Time{}
-	}
-	r, err := s.index.Oldest()
-	if r == nil || err != nil {
-		return time.Time{}
-	}
-	return time.Unix(0, r.Received)
+	return g.last
 }
 
 func (s *Store) underFloor() bool {
@@ -64,9 +46,9 @@ func (s *Store) underFloor() bool {
 // Space tells how much room is left. It is cheap enough to ask many times a second.
 func (s *Store) Space() Space {
 	living := s.living.Load()
-	space, oldest := s.askSpace()
+	space := s.journalSpace()
 	return Space{
-		Oldest:    oldest,
+		Oldest:    timeOf(s.oldest.Load()),
 		Writable:  s.settled.Load() && !s.failing.Load() && s.Err() == nil && s.journal.Writable(),
 		Full:      space.Full(living),
 		UsedBytes: space.Used, TotalBytes: space.Total,
@@ -259,6 +241,9 @@ func (s *Store) dropSegment(segment journal.SegmentInfo) (bool, error) {
 		return false, s.readFault(err)
 	}
 	dead, err := s.index.Trim(segment.LastGroup)
+	if err == nil {
+		err = s.findOldest()
+	}
 	if err != nil {
 		return false, s.fail(err)
 	}

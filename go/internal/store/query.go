@@ -31,6 +31,7 @@ func (s *Store) seen() error {
 			return nil
 		}
 		s.mu.Unlock()
+		notify(s.handoff.hurry)
 		select {
 		case <-moved:
 		case <-s.failed:
@@ -276,6 +277,7 @@ func (s *Store) Stats() Stats {
 	out := Stats{
 		JournalBytes: space.UsedBytes, Events: meta.Counts.Events, Durable: s.journal.Durable(),
 		Applied: meta.Applied, Flushed: s.flushed, Writable: space.Writable, Oldest: space.Oldest,
+		Background: s.index.Background(),
 	}
 	for id, n := range meta.Counts.Sources {
 		out.Sources = append(out.Sources,

@@ -8,10 +8,11 @@ import (
 	"sluice/go/internal/event"
 )
 
-// The set of recent keys has recentSets sets of recentWays places each, 27 MB in all.
 const (
-	recentSets = 1 << 17
+	// recentMax is how many keys are remembered; the last ones count. They take 14 MB.
+	recentMax  = 1 << 18
 	recentWays = 4
+	recentSets = recentMax / recentWays
 )
 
 type recentKey struct {
@@ -27,17 +28,19 @@ type recentEvent struct {
 // recent is the memory set of dedup keys whose first copy is durable. It answers storms of repeats
 // before they cost a write; what it does not know, the applier finds.
 //
-// A key belongs to one set and takes the place of the oldest there. Tags of 16 bits of each place's
-// hash say without a lock that a key is not in, which is the answer to nearly all.
+// Entries are written one behind the other, around a ring. A table leads to them: a key belongs to
+// one set of recentWays slots, each a tag of the key's hash and a place in the ring. The tags say
+// without a lock that a key is not in, which is the answer to nearly all. A slot whose place was
+// taken by another key since leads nowhere, which is seen there.
 type recent struct {
 	table atomic.Pointer[recentTable]
-	mu    sync.Mutex // guards the entries and turns of the table, and who writes its tags
+	mu    sync.Mutex // guards the ring, and who writes slots
 }
 
 type recentTable struct {
-	tags    [recentSets]atomic.Uint64 // recentWays tags; 0 of one is an empty place
-	entries [recentSets][recentWays]recentEntry
-	turns   [recentSets]uint8 // the place to take next
+	slots [recentSets][recentWays]atomic.Uint32 // 0: empty
+	ring  [recentMax]recentEntry
+	next  uint32 // place that is taken next
 }
 
 type recentEntry struct {
@@ -58,7 +61,7 @@ func (r *recent) known(k recentKey, at int64) (event.ID, bool) {
 		return event.ID{}, false
 	}
 	set, tag := k.place()
-	if !holdsTag(t.tags[set].Load(), tag) {
+	if !t.mayHold(set, tag) {
 		return event.ID{}, false
 	}
 	r.mu.Lock()
@@ -78,7 +81,7 @@ func (r *recent) add(k recentKey, id event.ID, until, received int64) {
 	set, tag := k.place()
 	e := t.find(set, tag, &k)
 	if e == nil {
-		e = t.replace(set, tag)
+		e = t.insert(set, tag)
 	} else if e.until > received {
 		return
 	}
@@ -93,7 +96,7 @@ func (r *recent) put(k recentKey, event recentEvent) {
 	set, tag := k.place()
 	e := t.find(set, tag, &k)
 	if e == nil {
-		e = t.replace(set, tag)
+		e = t.insert(set, tag)
 	}
 	e.recentKey, e.recentEvent = k, event
 }
@@ -108,39 +111,56 @@ func (r *recent) writable() *recentTable {
 	return t
 }
 
+const (
+	placeMask = recentMax - 1 // of a slot; above it is the tag
+	tagMask   = ^uint32(placeMask)
+)
+
 // place gives a key's set and its tag, which is not 0.
-func (k *recentKey) place() (set int, tag uint16) {
+func (k *recentKey) place() (set int, tag uint32) {
 	low, high := binary.LittleEndian.Uint64(k.key[:]), binary.LittleEndian.Uint64(k.key[8:])
 	h := (low ^ uint64(k.source)*0x9fb21c651e98df25) * 0x9e3779b97f4a7c15
 	h = (h ^ h>>32 ^ high) * 0xd1342543de82ef95
 	h = (h ^ h>>32) * 0xbf58476d1ce4e5b9
-	return int(h >> 32 % recentSets), uint16(h>>16) | 1
+	return int(h >> 32 % recentSets), uint32(h>>16)&tagMask | recentMax
 }
 
-// holdsTag tells whether one of four tags is the one looked for: the product repeats it, and a
-// 16-bit lane of the difference that is 0 borrows. A borrow may also reach the lane above; that
-// costs a look, no wrong answer.
-func holdsTag(tags uint64, tag uint16) bool {
-	const ones, tops = 0x0001_0001_0001_0001, 0x8000_8000_8000_8000
-	d := tags ^ uint64(tag)*ones
-	return (d-ones)&^d&tops != 0
-}
-
-func (t *recentTable) find(set int, tag uint16, k *recentKey) *recentEntry {
-	tags := t.tags[set].Load()
+func (t *recentTable) mayHold(set int, tag uint32) bool {
 	for i := range recentWays {
-		if e := &t.entries[set][i]; uint16(tags>>(16*i)) == tag && e.recentKey == *k {
-			return e
+		if t.slots[set][i].Load()&tagMask == tag {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *recentTable) find(set int, tag uint32, k *recentKey) *recentEntry {
+	for i := range recentWays {
+		if slot := t.slots[set][i].Load(); slot&tagMask == tag {
+			if e := &t.ring[slot&placeMask]; e.recentKey == *k {
+				return e
+			}
 		}
 	}
 	return nil
 }
 
-// replace gives the place of the oldest of a set.
-func (t *recentTable) replace(set int, tag uint16) *recentEntry {
-	i := t.turns[set] % recentWays
-	t.turns[set] = i + 1
-	tags := t.tags[set].Load()
-	t.tags[set].Store(tags&^(0xffff<<(16*i)) | uint64(tag)<<(16*i))
-	return &t.entries[set][i]
+// insert gives the next place of the ring to a key, and the slot of its set whose place was given
+// longest ago.
+func (t *recentTable) insert(set int, tag uint32) *recentEntry {
+	place := t.next
+	t.next = (t.next + 1) & placeMask
+	oldest, age := 0, uint32(0)
+	for i := range recentWays {
+		slot := t.slots[set][i].Load()
+		if slot == 0 {
+			oldest = i
+			break
+		}
+		if a := (place - slot) & placeMask; a >= age {
+			oldest, age = i, a
+		}
+	}
+	t.slots[set][oldest].Store(tag | place)
+	return &t.ring[place]
 }

@@ -30,8 +30,8 @@ func TestTheRecentSetSaysNothingWrong(t *testing.T) {
 		t.Fatal("an empty set knows a key")
 	}
 	want := map[recentKey]recentEvent{}
-	for n := range uint64(300_000) {
-		k := recentKeyOf(rng.Uint64N(400_000))
+	for n := range uint64(600_000) {
+		k := recentKeyOf(rng.Uint64N(800_000))
 		e := recentEvent{id: event.ID{15: 1}, until: 1 + rng.Int64N(1000)}
 		binary.LittleEndian.PutUint64(e.id[:], n)
 		received := rng.Int64N(1000)
@@ -62,18 +62,18 @@ func TestTheRecentSetSaysNothingWrong(t *testing.T) {
 			t.Fatalf("seed %d: %v is known as %v behind its window", seed, k, id)
 		}
 	}
-	if held < len(want)*9/10 {
+	if held < recentMax*3/4 {
 		t.Errorf("seed %d: %d of %d keys are held", seed, held, len(want))
 	}
 }
 
 func TestTheRecentSetForgetsTheOldest(t *testing.T) {
 	var r recent
-	const n = 4 * recentSets * recentWays
+	const n = 4 * recentMax
 	for i := range uint64(n) {
 		r.addAlone(recentKeyOf(i), event.ID{1}, 1, 0)
 	}
-	const last = recentSets / 2
+	const last = recentMax / 8
 	held := 0
 	for i := uint64(n - last); i < n; i++ {
 		if _, ok := r.known(recentKeyOf(i), 0); ok {

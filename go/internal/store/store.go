@@ -51,9 +51,12 @@ type Store struct {
 	flushed   uint64        // last group that the index has on disk
 	moved     chan struct{} // closed when applied moves; nil: nobody waits for that
 	scratch   index.Record  // of the event that is being applied
+	delivers  bool          // the group that is being applied brings deliveries
 
 	applied atomic.Uint64
 	living  atomic.Int64 // deliveries
+	defers  atomic.Bool  // deferred may hold something
+	oldest  atomic.Int64 // received time of the oldest event kept; 0: none
 	space   spaceGauge
 	houseMu sync.Mutex
 
@@ -252,7 +255,25 @@ func (s *Store) follow(ctx context.Context, io index.Options, found *journal.Rec
 	if err := s.replay(ctx, s.index.Meta().Applied+1); err != nil {
 		return err
 	}
-	return s.trimBehind()
+	if err := s.trimBehind(); err != nil {
+		return err
+	}
+	return s.findOldest()
+}
+
+// findOldest is called when events went, and at the start; the first one of all is noted when it
+// comes. What is pending must be committed.
+func (s *Store) findOldest() error {
+	r, err := s.index.Oldest()
+	switch {
+	case err != nil:
+		return err
+	case r == nil:
+		s.oldest.Store(0)
+	default:
+		s.oldest.Store(r.Received)
+	}
+	return nil
 }
 
 // loadCatalogue takes the catalogue that the index was at. An index that begins anew behind the

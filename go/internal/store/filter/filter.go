@@ -6,21 +6,21 @@
 //
 // # Form
 //
-// A filter is a row of chunks. Only the last one takes keys; when it is full, a chunk four times its
-// size follows, up to chunkBytesMax. A chunk is a row of blocks of 64 bytes, one line of the
+// A filter is a row of chunks. Only the last one takes keys; when it is full, a chunk four times
+// its size follows, up to chunkBytesMax. A chunk is a row of blocks of 64 bytes, one line of the
 // processor's cache; a key belongs to one block and sets one bit in each of its eight words. So a
-// look costs one line for each chunk, and 50 million keys lie in six chunks of 85 MiB together:
+// look costs one line for each chunk, and 40 million keys lie in six chunks of 85 MiB together:
 //
 //	64 KiB │ 256 KiB │ 1 MiB │ 4 MiB │ 16 MiB │ 64 MiB │ 64 MiB …
 //
-// The largest chunks take one key for 12 bits. Smaller ones take one for 16: that costs little, and
-// each chunk adds its own share of false answers.
+// A chunk of the largest size takes one key for 16 bits. Smaller ones take one for 20: that costs
+// little, and each chunk adds its own share of false answers.
 //
 // # Bounds
 //
 // The memory of all filters that share a Budget is bounded by it. A filter that may not grow puts
 // further keys into its last chunk: "maybe" becomes more frequent, and always where there is not
-// even a first chunk. Within the budget it says "maybe" to fewer than one of 100 keys that it does
+// even a first chunk. Within the budget it says "maybe" to fewer than one of 400 keys that it does
 // not hold.
 package filter
 
@@ -32,14 +32,14 @@ import (
 )
 
 const (
-	bitsPerKey    = 16 // in a chunk that is full
-	bitsPerKeyMax = 12 // the same of the largest chunks
-	blockWords    = 8
-	blockBytes    = 8 * blockWords
-	firstBytes    = 64 << 10
-	growth        = 4
-	chunkBytesMax = 64 << 20
-	_             = uint(firstBytes % blockBytes * -1) // chunks are whole blocks
+	bitsPerKey      = 20 // in a chunk that is full
+	bitsPerKeyLarge = 16 // the same of the largest chunks
+	blockWords      = 8
+	blockBytes      = 8 * blockWords
+	firstBytes      = 64 << 10
+	growth          = 4
+	chunkBytesMax   = 64 << 20
+	_               = uint(firstBytes % blockBytes * -1) // chunks are whole blocks
 )
 
 // Budget is memory that filters share. Its methods may be called from any goroutine.
@@ -65,8 +65,8 @@ func (b *Budget) take(bytes int64) bool {
 }
 
 // Filter is a set of hashes that may answer for more than it holds. One goroutine may add; a filter
-// that nobody adds to any more may be read by any number. The hashes must be well spread over all 64
-// bits.
+// that nobody adds to any more may be read by any number. The hashes must be well spread over all
+// 64 bits.
 type Filter struct {
 	budget *Budget
 	chunks []chunk
@@ -135,7 +135,7 @@ func (f *Filter) Release() {
 
 func keysIn(bytes int64) int {
 	if bytes == chunkBytesMax {
-		return int(bytes * 8 / bitsPerKeyMax)
+		return int(bytes * 8 / bitsPerKeyLarge)
 	}
 	return int(bytes * 8 / bitsPerKey)
 }

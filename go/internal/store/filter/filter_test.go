@@ -45,9 +45,9 @@ func TestFalseHitsAreFew(t *testing.T) {
 				hits++
 			}
 		}
-		if hits > looks/100 {
+		if hits > looks/400 {
 			t.Errorf("seed %d: %d keys in %d chunks: %d false hits of %d looks, want at most %d",
-				seed, keys, len(f.chunks), hits, looks, looks/100)
+				seed, keys, len(f.chunks), hits, looks, looks/400)
 		}
 		perKey := float64(f.Bytes()*8) / float64(keys)
 		if keys > 50_000 && perKey > (growth+1)*bitsPerKey {

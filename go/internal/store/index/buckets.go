@@ -15,7 +15,7 @@ import (
 )
 
 // FilterBytesMax bounds the memory of the filters before the dedup rows, of all days together. It
-// is enough for 100 million keys; beyond that more lookups read rows.
+// is enough for 100 million keys; beyond that more lookups ask rows.
 const FilterBytesMax = 256 << 20
 
 // bucket is the dedup rows of a day, with filters before them: most keys are new, and that is known

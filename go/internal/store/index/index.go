@@ -8,12 +8,16 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/go/internal/store/filter"
+	"sluice/go/internal/store/thread"
 )
 
 // batchBytesKept bounds the memory that stays with the batch after a large commit.
@@ -93,6 +97,8 @@ type Index struct {
 		source      uint32
 	}
 
+	engine *engineTime
+
 	batch *pebble.Batch // used again and again
 	order []uint64      // scratch
 	value []byte        // scratch
@@ -120,14 +126,16 @@ func Open(dir string, o Options) (*Index, error) {
 		return nil, fmt.Errorf("lock index %s: %w", dir, err)
 	}
 	defer func() { _ = lock.Close() }() // the engine holds it too, until its own Close
+	engine := new(engineTime)
 	po := engineOptions(o)
 	po.Lock = lock
+	engine.watch(po.EventListener)
 	db, err := pebble.Open(dir, po)
 	if err != nil {
 		return nil, fmt.Errorf("%w: open %s: %w", ErrDamaged, dir, err)
 	}
 	x := &Index{
-		db: db, pending: newPending(), budget: filter.NewBudget(FilterBytesMax),
+		db: db, engine: engine, pending: newPending(), budget: filter.NewBudget(FilterBytesMax),
 		lastSource: map[uint32]uint64{}, lastTick: map[uint64]uint64{},
 		batch: db.NewBatch(pebble.WithMaxRetainedSizeBytes(batchBytesKept)),
 	}
@@ -237,6 +245,9 @@ func (x *Index) Flush() (done <-chan struct{}, err error) { return x.db.AsyncFlu
 // Bytes is the index's size on disk.
 func (x *Index) Bytes() uint64 { return x.db.Metrics().DiskSpaceUsage() }
 
+// Background is the CPU time that the engine has taken beside the writer, for flushes and merges.
+func (x *Index) Background() time.Duration { return time.Duration(x.engine.total.Load()) }
+
 // Close flushes and closes.
 func (x *Index) Close() error {
 	return errors.Join(x.db.Flush(), x.Abandon())
@@ -255,12 +266,16 @@ const (
 	// tablesInL0Max makes writers wait for the merges.
 	tablesInL0Max = 64
 	// tableBytes bounds a table in L0; deeper ones are larger.
-	tableBytes = 32 << 20
+	tableBytes = 8 << 20
+	// cacheBytes is for the tables' own indexes, most of all.
+	cacheBytes      = 16 << 20
+	indexBlockBytes = 64 << 10
 )
 
 func engineOptions(o Options) *pebble.Options {
 	po := &pebble.Options{
 		FS:                          o.FS,
+		CacheSize:                   cacheBytes,
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memtableBytes,
@@ -283,16 +298,43 @@ func engineOptions(o Options) *pebble.Options {
 		return pebble.DBCompressionNone
 	})
 	po.Experimental.SpanPolicyFunc = regionOf
-	for i := range po.Levels {
-		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-		po.Levels[i].FilterType = pebble.TableFilter
-	}
+	// The tables have no filters of their own: ours are before the dedup rows, and the tables of
+	// other rows do not overlap. A filter block is as large as thirty data blocks that a read
+	// without it looks at.
+	po.Levels[0].IndexBlockSize = indexBlockBytes // what L0 has, all levels below have
 	return po
 }
 
-// regionOf keeps rows of different kinds, and parts of dedup rows, in tables of their own. Rows come
-// in the order of their keys within a kind, most of them, so that a new table lies behind all older
-// ones and is never merged with them; one table over several kinds would span all that lies between.
+// engineTime adds up what the engine's own work costs. The engine tells of its begin and its end from
+// the goroutine that does it, which keeps its thread in between.
+type engineTime struct {
+	total atomic.Int64
+	began sync.Map // of jobs under way: the thread's time when they began
+}
+
+func (e *engineTime) begin(job int) {
+	runtime.LockOSThread()
+	e.began.Store(job, thread.Used())
+}
+
+func (e *engineTime) end(job int) {
+	if began, ok := e.began.LoadAndDelete(job); ok {
+		e.total.Add(int64(thread.Used() - began.(time.Duration)))
+		runtime.UnlockOSThread()
+	}
+}
+
+func (e *engineTime) watch(l *pebble.EventListener) {
+	l.FlushBegin = func(i pebble.FlushInfo) { e.begin(i.JobID) }
+	l.FlushEnd = func(i pebble.FlushInfo) { e.end(i.JobID) }
+	l.CompactionBegin = func(i pebble.CompactionInfo) { e.begin(i.JobID) }
+	l.CompactionEnd = func(i pebble.CompactionInfo) { e.end(i.JobID) }
+}
+
+// regionOf keeps rows of different kinds, and parts of dedup rows, in tables of their own. Rows
+// come in the order of their keys within a kind, most of them, so that a new table lies behind all
+// older ones and is never merged with them; one table over several kinds would span all that lies
+// between.
 func regionOf(first []byte) (policy pebble.SpanPolicy, end []byte, err error) {
 	if len(first) < dedupPartBytes || first[0] != rowDedup {
 		return policy, []byte{first[0] + 1}, nil

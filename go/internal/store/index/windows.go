@@ -2,8 +2,8 @@ package index
 
 import "slices"
 
-// windows holds the dedup windows that are not in rows yet: a list, and a table of places in it that
-// is found by hash. It allocates nothing once it has grown to the size of a commit.
+// windows holds the dedup windows that are not in rows yet: a list, and a table of places in it
+// that is found by hash. It allocates nothing once it has grown to the size of a commit.
 type windows struct {
 	list  []window
 	table []uint32 // place in list, from 1; 0: empty. A power of two, at most half full.

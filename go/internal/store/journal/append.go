@@ -49,7 +49,7 @@ func (j *Journal) Append(b *Batch) (*Group, error) {
 
 func (j *Journal) draft(b *Batch) (*draft, error) {
 	d := &draft{time: j.o.Clock().UnixNano(), config: b.Config, ended: b.LaneEnds}
-	d.frames = append(d.frames, b.Frames...)
+	d.frames = append(j.frames[:0], b.Frames...)
 	var size int64
 	for i, f := range b.Frames {
 		if err := checkFrame(f, KindEvent); err != nil {
@@ -70,6 +70,7 @@ func (j *Journal) draft(b *Batch) (*draft, error) {
 	if (size > GroupBytesMax && len(d.frames) > 1) || len(d.frames) >= event.GroupFrames {
 		return nil, fmt.Errorf("%w: %d frames of %d bytes", ErrTooLarge, len(d.frames), size)
 	}
+	j.frames = d.frames
 	var err error
 	d.spans, err = j.joinSpans(b.Spans)
 	return d, err
@@ -232,10 +233,10 @@ func (j *Journal) begin(d *draft) (*Group, error) {
 	return g, nil
 }
 
-// discard removes a file whose first group failed, so that a disk that stays broken is not filled by
-// tries. Nothing in it was acknowledged, no table can name it, and the next file that is made syncs
-// the directory, before its number could be seen to be free. A file that stays must not be written
-// before a table without it is durable: what it holds on the disk is unknown.
+// discard removes a file whose first group failed, so that a disk that stays broken is not filled
+// by tries. Nothing in it was acknowledged, no table can name it, and the next file that is made
+// syncs the directory, before its number could be seen to be free. A file that stays must not be
+// written before a table without it is durable: what it holds on the disk is unknown.
 func (j *Journal) discard(f *file) {
 	f.reusable, f.poisoned = false, true
 	closeWriter(f)
@@ -309,9 +310,10 @@ func (j *Journal) compose(s *segment, d *draft, frames [][]byte, t *table) (*Gro
 	b := buf.data[:size]
 	g := &Group{
 		Number: d.number, Segment: s.number, Time: time.Unix(0, d.time), Idle: d.idle,
-		Spans: d.spans, Frames: make([]Frame, 0, len(frames)), buf: buf, size: size,
+		Spans: d.spans, Frames: buf.frameList(len(frames)), buf: buf, begin: s.end, size: size,
 	}
 	at := int64(h.headLength)
+	buf.checks = buf.checks[:0]
 	for i, src := range frames {
 		f := b[at : at+int64(len(src)) : at+int64(len(src))]
 		copy(f, src)
@@ -319,21 +321,19 @@ func (j *Journal) compose(s *segment, d *draft, frames [][]byte, t *table) (*Gro
 			buf.Release()
 			return nil, fmt.Errorf("%w: frame %d changed under us: %w", ErrBatch, i, err)
 		}
-		g.addFrame(f, s.end+at)
+		check := crc32.Checksum(f[:frameHeader], castagnoli)
+		buf.checks = append(buf.checks, check)
+		g.addFrame(f, s.end+at, check)
 		at += int64(len(f))
 	}
 	h.framesLength = at - int64(h.headLength)
 	clear(b[at:])
 	encodeHead(b, &h, d.spans, t)
-	putChecksum(b, checksum(h.epoch, b[:h.headLength], func(yield func([]byte) bool) {
-		at := h.headLength
-		for _, f := range frames {
-			if !yield(b[at:]) {
-				return
-			}
-			at += len(f)
-		}
-	}))
+	crc := headChecksum(h.epoch, b[:h.headLength])
+	for _, check := range buf.checks {
+		crc = joinLines(crc, check)
+	}
+	putChecksum(b, crc)
 	return g, nil
 }
 
@@ -348,13 +348,14 @@ func (j *Journal) store(s *segment, g *Group) error {
 	return s.file.writer.Sync()
 }
 
-// addFrame takes the next frame of the group, which lies at off in the file.
-func (g *Group) addFrame(f shmabi.Frame, off int64) {
+// addFrame takes the next frame of the group, which lies at off in the file. check is the CRC32C of
+// its lines.
+func (g *Group) addFrame(f shmabi.Frame, off int64, check uint32) {
 	frame := Frame{
 		Seq: event.NewSeq(g.Number, len(g.Frames)), Kind: f.Kind(), Bytes: f,
 		Loc: Loc{
 			Segment: g.Segment, Offset: off, Length: uint32(len(f)),
-			Check: crc32.Checksum(f[:frameHeader], castagnoli),
+			Check: check,
 		},
 	}
 	if frame.Kind == KindRescue {

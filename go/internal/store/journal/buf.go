@@ -14,6 +14,16 @@ type Buf struct {
 	data    []byte
 	holders atomic.Int32
 	pool    *bufPool
+	frames  []Frame  // of the group in it; used again like the bytes
+	checks  []uint32 // scratch of who lays the group out
+}
+
+// frameList gives an empty list for so many frames, which lives as long as the bytes.
+func (b *Buf) frameList(frames int) []Frame {
+	if cap(b.frames) < frames {
+		b.frames = make([]Frame, 0, frames)
+	}
+	return b.frames[:0]
 }
 
 // Retain adds a holder. The caller must be one.

@@ -3,6 +3,8 @@ package journal
 import (
 	"bytes"
 	"flag"
+	"hash/crc32"
+	"math/rand/v2"
 	"os"
 	"testing"
 
@@ -111,7 +113,7 @@ func FuzzParseGroup(f *testing.F) {
 			p.checkPayloads()
 			g := &Group{Number: p.group, Segment: p.segment}
 			for i, frame := range p.frames {
-				g.addFrame(frame, p.at[i])
+				g.addFrame(frame, p.at[i], crc32.Checksum(frame[:frameHeader], castagnoli))
 			}
 			_, _ = g.Outcomes()
 			g.Config()
@@ -130,4 +132,21 @@ func FuzzIdentity(f *testing.F) {
 			t.Fatalf("%q is taken for journal %x", b, id)
 		}
 	})
+}
+
+func TestChecksumsOfLinesAreJoined(t *testing.T) {
+	const seed = 11
+	rng := rand.New(rand.NewPCG(seed, 1))
+	crc := rng.Uint32()
+	for range 100 {
+		var lines [frameHeader]byte
+		for i := range lines {
+			lines[i] = byte(rng.Uint32())
+		}
+		want := crc32.Update(crc, castagnoli, lines[:])
+		if got := joinLines(crc, crc32.Checksum(lines[:], castagnoli)); got != want {
+			t.Fatalf("seed %d: joined %#08x, want %#08x", seed, got, want)
+		}
+		crc = want
+	}
 }

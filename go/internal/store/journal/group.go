@@ -123,8 +123,9 @@ func (f *Frame) unwrapRescue() {
 	f.Loc.Check = crc32.Checksum(frame[:frameHeader], castagnoli)
 }
 
-// Group is a durable group. The bytes of its frames live outside the Go heap and are shared: they
-// are valid until Release, for as many holders as called Retain, and must not be written.
+// Group is a durable group. The bytes of its frames live outside the Go heap and are shared: they,
+// and the list of frames, are valid until Release, for as many holders as called Retain, and must
+// not be written.
 type Group struct {
 	Number  uint64
 	Segment uint64
@@ -133,12 +134,16 @@ type Group struct {
 	Spans   []event.Span
 	Frames  []Frame
 
-	buf  *Buf
-	size int64 // on disk, padding included
+	buf   *Buf
+	begin int64 // in the segment
+	size  int64 // on disk, padding included
 }
 
 // Retain keeps the group's bytes for one more Release.
 func (g *Group) Retain() { g.buf.Retain() }
+
+// Bytes is what the group takes, on disk and in memory.
+func (g *Group) Bytes() int { return int(g.size) }
 
 // Release gives one hold back; the last one frees the memory.
 func (g *Group) Release() { g.buf.Release() }

@@ -106,6 +106,14 @@ func frameFault(b []byte, loc Loc) string {
 	return ""
 }
 
+// Forget lets the memory of a recent group go that nobody will read soon: its buffer takes the next
+// group while it is still in the processor's cache. Reads of it go to the disk from here on.
+func (j *Journal) Forget(g *Group) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.cache.forget(g.Segment, g.begin)
+}
+
 // livingSegment finds a segment by number. j.mu is held.
 func (j *Journal) livingSegment(number uint64) *segment {
 	i, ok := slices.BinarySearchFunc(j.living, number, func(s *segment, n uint64) int {
@@ -194,7 +202,7 @@ func (j *Journal) replayGroup(s *segment, p *parsed, off int64, fn func(*Group) 
 	g := &Group{
 		Number: p.group, Segment: p.segment, Time: time.Unix(0, p.time),
 		Idle: p.flags&flagIdle != 0, Spans: p.spans,
-		Frames: make([]Frame, 0, len(p.frames)), buf: buf, size: p.length,
+		Frames: buf.frameList(len(p.frames)), buf: buf, begin: off, size: p.length,
 	}
 	for i, f := range p.frames {
 		at := p.at[i]
@@ -206,7 +214,8 @@ func (j *Journal) replayGroup(s *segment, p *parsed, off int64, fn func(*Group) 
 				Damaged: true})
 			continue
 		}
-		g.addFrame(b[at:at+int64(len(f)):at+int64(len(f))], off+at)
+		g.addFrame(b[at:at+int64(len(f)):at+int64(len(f))], off+at,
+			crc32.Checksum(f[:frameHeader], castagnoli))
 	}
 	return fn(g)
 }

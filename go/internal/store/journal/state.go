@@ -23,6 +23,7 @@ type Journal struct {
 	pool        bufPool
 
 	write   sync.Mutex // held while a group is on its way: one in flight
+	frames  [][]byte   // scratch of who holds write
 	prepare sync.Mutex // one Prepare at a time
 
 	mu          sync.Mutex // guards everything below, and the fields of files and segments

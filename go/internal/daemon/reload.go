@@ -1,0 +1,94 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"sluice/go/internal/admin"
+	"sluice/go/internal/config"
+	"sluice/go/internal/dataplane"
+	"sluice/go/internal/deliver"
+	"sluice/go/internal/ingest"
+	"sluice/go/internal/supervise"
+)
+
+// Reload reads the config again and puts it in force, whole or not at all.
+func (d *Daemon) Reload(ctx context.Context) (uint32, error) {
+	d.reload.Lock()
+	defer d.reload.Unlock()
+	if !d.ready.Load() {
+		return 0, errors.New("not ready yet: try again in a moment")
+	}
+	c, err := d.o.Load()
+	if err != nil {
+		return 0, refused(err)
+	}
+	if needs := d.o.Config.NeedsRestart(c); len(needs) > 0 {
+		return 0, refused(fmt.Errorf("these keys change only with a restart: %v", needs))
+	}
+	// Numbers follow what the journal knows, not the config in force: one that was refused after it
+	// was recorded has used some up.
+	p, err := newPlan(c, d.store.Catalogue())
+	if err != nil {
+		return 0, refused(err)
+	}
+	list, err := targets(p, d.o.Stdout)
+	if err != nil {
+		return 0, refused(err)
+	}
+	if err := d.putInForce(ctx, c, p, list); err != nil {
+		closeTargets(list)
+		return 0, err
+	}
+	if err := d.deliver.Apply(list); err != nil {
+		closeTargets(list)
+		return 0, err
+	}
+	d.log.Info("config reloaded", "version", p.catalogue.ConfigVersion)
+	return p.catalogue.ConfigVersion, nil
+}
+
+// putInForce records the plan, then has the data plane route by it and intake judge by it.
+func (d *Daemon) putInForce(
+	ctx context.Context, c *config.Config, p *plan, list []deliver.Target,
+) error {
+	before := d.plan.Load()
+	if err := d.store.PutCatalogue(ctx, p.catalogue); err != nil {
+		return fmt.Errorf("record the config: %w", err)
+	}
+	// A frame of a source that only the new one knows must find it as soon as the data plane routes
+	// by it; all others are judged as before, until it is sure that there is no way back.
+	d.ids.use(before, p)
+	d.ingest.SetTable(both(before.table, p.table))
+	d.plan.Store(p)
+	err := d.super.Apply(ctx)
+	switch {
+	case errors.Is(err, supervise.ErrNone):
+		d.log.Warn("the config is in force for the next data plane; none accepts now")
+	case errors.Is(err, dataplane.ErrRefused):
+		d.plan.Store(before)
+		d.ingest.SetTable(before.table)
+		d.ids.use(before)
+		return refused(err)
+	case err != nil: // whether it took it is not known, so both go on being judged
+		d.plan.Store(before)
+		return err
+	}
+	d.ingest.SetTable(p.table)
+	d.ids.use(p)
+	d.o.Config = c
+	d.limits.configure(c)
+	return nil
+}
+
+// both is the table of what either config knows; the first one's word counts.
+func both(before, after *ingest.Table) *ingest.Table {
+	sources := maps.Clone(after.Sources)
+	maps.Copy(sources, before.Sources)
+	return &ingest.Table{Version: after.Version, Sources: sources}
+}
+
+// refused marks a fault of the operator's: the config was refused and the old one stays.
+func refused(err error) error { return fmt.Errorf("%w: %w", admin.ErrRefused, err) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -50,15 +51,22 @@ The daemon is ready when GET /readyz on the admin.http address answers 200.`,
 					return usage(err)
 				}
 			}
-			load := func() (*config.Config, error) { return loadConfig(file, dev) }
+			files, err := raiseOpenFiles()
+			if err != nil {
+				return err
+			}
+			load := func() (*config.Config, error) {
+				c, err := loadConfig(file, dev)
+				if err == nil {
+					fitConnections(c, files, log)
+				}
+				return c, err
+			}
 			c, err := load()
 			if err != nil {
 				return usage(err)
 			}
 			if binary, err = findDataplane(binary); err != nil {
-				return err
-			}
-			if err := fitConnections(c, log); err != nil {
 				return err
 			}
 			return serve(cmd.Context(), cmd.OutOrStdout(), log, c, load, binary)
@@ -160,26 +168,31 @@ func findDataplane(told string) (string, error) {
 	return path, nil
 }
 
-// fitConnections raises the limit on descriptors to its hard one, for the data plane too, and fits
-// max_connections to it.
-func fitConnections(c *config.Config, log *slog.Logger) error {
+// raiseOpenFiles raises the limit on descriptors to its hard one, for the data plane too, and gives
+// it.
+func raiseOpenFiles() (int64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("read RLIMIT_NOFILE: %w", err)
+		return 0, fmt.Errorf("read RLIMIT_NOFILE: %w", err)
 	}
 	limit.Cur = limit.Max
 	// Set even where it is no change: the runtime would give children the old soft limit back.
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("raise RLIMIT_NOFILE to %d: %w", limit.Max, err)
+		return 0, fmt.Errorf("raise RLIMIT_NOFILE to %d: %w", limit.Max, err)
 	}
-	fits := max(int64(limit.Max)-spareFiles, 64)
-	if int64(c.HTTP.MaxConnections) > fits {
-		log.Warn("http.max_connections is over what the limit on open files allows and was lowered; "+
-			"raise it with LimitNOFILE= or ulimit -Hn",
-			"max_connections", c.HTTP.MaxConnections, "limit", limit.Max, "now", fits)
-		c.HTTP.MaxConnections = int(fits)
+	return int64(min(limit.Max, math.MaxInt32)), nil
+}
+
+// fitConnections lowers max_connections to what the limit on open files allows.
+func fitConnections(c *config.Config, files int64, log *slog.Logger) {
+	fits := max(files-spareFiles, 64)
+	if int64(c.HTTP.MaxConnections) <= fits {
+		return
 	}
-	return nil
+	log.Warn("http.max_connections is over what the limit on open files allows and was lowered; "+
+		"raise it with LimitNOFILE= or ulimit -Hn",
+		"max_connections", c.HTTP.MaxConnections, "limit", files, "now", fits)
+	c.HTTP.MaxConnections = int(fits)
 }
 
 // greeting tells where to send, with an example that is signed and ready to paste.

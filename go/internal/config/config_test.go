@@ -346,6 +346,8 @@ func TestRestartIsNeededForWhatIsOpenedOnce(t *testing.T) {
 		"data_dir: /b\nworkers: 2\nring_size: 32MiB\nshm_dir: /s\n": {
 			"data_dir", "shm_dir", "workers", "ring_size", "admin.socket"},
 		base + "admin: {http: ''}\n": {"admin.http"},
+		base + "listeners: [{address: 127.0.0.1:1}]\nhttp: {max_connections: 7}\n": {
+			"listeners", "http.max_connections"},
 	} {
 		if got := before.NeedsRestart(mustParse(t, text, options)); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -1,5 +1,7 @@
 package config
 
+import "reflect"
+
 // NeedsRestart names the keys that differ between a running config and a new one and that a reload
 // cannot change, because what they name is opened once in a daemon's life.
 func (c *Config) NeedsRestart(next *Config) []string {
@@ -13,6 +15,8 @@ func (c *Config) NeedsRestart(next *Config) []string {
 	differ("shm_dir", c.ShmDir != next.ShmDir)
 	differ("workers", c.Workers != next.Workers)
 	differ("ring_size", c.RingSize != next.RingSize)
+	differ("listeners", !reflect.DeepEqual(c.Listeners, next.Listeners))
+	differ("http.max_connections", c.HTTP.MaxConnections != next.HTTP.MaxConnections)
 	differ("admin.socket", c.Admin.Socket != next.Admin.Socket)
 	differ("admin.address", c.Admin.Address != next.Admin.Address)
 	differ("admin.http", c.Admin.HTTP != next.Admin.HTTP)

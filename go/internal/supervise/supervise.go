@@ -18,6 +18,8 @@ const (
 	helloPatience = 2 * time.Second  // of one that should be there
 	startPatience = 20 * time.Second // of one that was just started
 	applyPatience = 12 * time.Second
+	nonePatience  = 3 * time.Second // until the next one accepts
+	nonePause     = 5 * time.Millisecond
 	fdsPatience   = 500 * time.Millisecond
 	exitPatience  = 100 * time.Millisecond // between a closed socket and the end of its process
 	backoffMin    = 50 * time.Millisecond
@@ -146,13 +148,16 @@ func (s *Supervisor) begin(ctx context.Context) error {
 	return err
 }
 
-// Apply hands the snapshot in force to the data plane. A refusal is dataplane.ErrRefused, and the
+// Apply hands the snapshot in force to the data plane; one that is just being started is waited
+// for, since it may have begun under the config before. A refusal is dataplane.ErrRefused, and the
 // last good one stays; ErrNone says that the next data plane gets it. One that does not answer is
 // killed.
 func (s *Supervisor) Apply(ctx context.Context) error {
 	g := s.generation()
-	if g == nil {
-		return ErrNone
+	for until := time.Now().Add(nonePatience); g == nil; g = s.generation() {
+		if time.Now().After(until) || !s.pause(nonePause) || ctx.Err() != nil {
+			return ErrNone
+		}
 	}
 	if err := s.apply(ctx, g); err != nil {
 		if !errors.Is(err, dataplane.ErrRefused) {

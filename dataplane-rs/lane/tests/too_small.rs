@@ -120,7 +120,9 @@ fn fill(dir: &Path) {
 }
 
 fn full(error: Option<Error>) -> bool {
-    let Some(Error::Kernel { source, .. }) = error else { return false };
+    let Some(Error::Kernel { source, .. }) = error else {
+        return false;
+    };
     source.raw_os_error() == Some(libc::ENOSPC)
 }
 

@@ -135,8 +135,8 @@ func (s scrape) source(name string, sums *sourceTotals) {
 	s.histogram(acks, sums.acks[:], sums.ackSum, ackBound, name)
 }
 
-// histogram sends counts by bucket; the last bucket takes what is above all bounds. The count is made
-// of the buckets, not of the word beside them, so that they fit together.
+// histogram sends counts by bucket; the last bucket takes what is above all bounds. The count is
+// made of the buckets, not of the word beside them, so that they fit together.
 func (s scrape) histogram(d *prometheus.Desc, counts []uint64, sumNS uint64,
 	bound func(int) float64, labels ...string) {
 	buckets, count := map[float64]uint64{}, uint64(0)

@@ -15,9 +15,9 @@
 // the accept queue for the milliseconds that a new process takes. Doorbells are a generation's own,
 // since the orphans of the one before still listen on theirs.
 //
-// At a start the newest ready generation stays and older ones drain; silent ones and those that were
-// never ready are killed, after their command line said that they are ours. One that does not take
-// our config serves under its own until another one does.
+// At a start the newest ready generation stays and older ones drain; silent ones and those that
+// were never ready are killed, after their command line said that they are ours. One that does not
+// take our config serves under its own until another one does.
 //
 // # What a crash leaves
 //

@@ -59,12 +59,12 @@ func hashKey(source uint32, key *[16]byte) uint64 {
 	return h ^ h>>32
 }
 
-// partKeys is how many keys a part takes. Rows of a part that is full are never overlapped again,
-// so that the engine does not sort the whole day's keys anew with each thousand that come.
-const partKeys = 1 << 21
+// partKeysMax is how many keys a part takes. Rows of a part that is full are never overlapped
+// again, so that the engine does not sort the whole day's keys anew with each thousand that come.
+const partKeysMax = 1 << 21
 
 // add counts a key that comes and gives the part that its row belongs to.
-func (b *bucket) add(hash uint64) (part uint16) {
+func (b *bucket) add(hash uint64, partKeys int) (part uint16) {
 	b.added.Add(hash)
 	if b.Keys >= partKeys && b.Part < math.MaxUint16 {
 		b.Part, b.Keys = b.Part+1, 0

@@ -88,6 +88,7 @@ type Index struct {
 	// Open that their filters do not know yet.
 	buckets, unread []*bucket
 	budget          *filter.Budget
+	partKeys        int
 	// lastSource and lastTick spare l and t rows that were just written; last is the last event's
 	// part of them.
 	lastSource map[uint32]uint64
@@ -136,6 +137,7 @@ func Open(dir string, o Options) (*Index, error) {
 	}
 	x := &Index{
 		db: db, engine: engine, pending: newPending(), budget: filter.NewBudget(FilterBytesMax),
+		partKeys:   partKeysMax,
 		lastSource: map[uint32]uint64{}, lastTick: map[uint64]uint64{},
 		batch: db.NewBatch(pebble.WithMaxRetainedSizeBytes(batchBytesKept)),
 	}
@@ -305,8 +307,8 @@ func engineOptions(o Options) *pebble.Options {
 	return po
 }
 
-// engineTime adds up what the engine's own work costs. The engine tells of its begin and its end from
-// the goroutine that does it, which keeps its thread in between.
+// engineTime adds up what the engine's own work costs. The engine tells of its begin and its end
+// from the goroutine that does it, which keeps its thread in between.
 type engineTime struct {
 	total atomic.Int64
 	began sync.Map // of jobs under way: the thread's time when they began

@@ -197,7 +197,7 @@ func (x *Index) AddAttempt(r *Record, o event.Outcome) {
 // AddDedup opens a window.
 func (x *Index) AddDedup(d Dedup) {
 	hash, day := hashKey(d.Source, &d.Key), dayOf(d.Until)
-	x.windows.put(hash, day, x.bucketOf(day).add(hash), &d)
+	x.windows.put(hash, day, x.bucketOf(day).add(hash, x.partKeys), &d)
 }
 
 // AddOrder says that a delivery began to live under an ordering key.

@@ -158,8 +158,8 @@ func checksum(epoch uint64, head []byte, frames func(yield func([]byte) bool)) u
 	return crc
 }
 
-// headChecksum is the part of the head. The epoch goes in first, so that a group of an older life of
-// the file never passes.
+// headChecksum is the part of the head. The epoch goes in first, so that a group of an older life
+// of the file never passes.
 func headChecksum(epoch uint64, head []byte) uint32 {
 	var seed [8]byte
 	binary.LittleEndian.PutUint64(seed[:], epoch)

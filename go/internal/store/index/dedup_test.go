@@ -1,0 +1,180 @@
+package index
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"sluice/go/internal/event"
+)
+
+type dedupModelKey struct {
+	day, source uint32
+	key         [16]byte
+}
+
+// dedupModel is what an index knows of windows, in a map.
+type dedupModel struct {
+	windows map[dedupModelKey]Dedup
+	horizon int64
+}
+
+func (m *dedupModel) lookup(source uint32, key [16]byte, received int64) (best Dedup) {
+	for k, d := range m.windows {
+		if k.source == source && k.key == key && d.Until > received &&
+			int64(k.day) >= m.horizon/dayNS-1 && (best.Until == 0 || d.Until < best.Until) {
+			best = d
+		}
+	}
+	return best
+}
+
+// Keys come again and again over days, with windows of hours and of days. The index is committed,
+// and opened again with its filters loaded, not loaded, and loading beside the writer.
+func TestDedupDecidesLikeAMap(t *testing.T) {
+	for seed := range uint64(6) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		fs := vfs.NewMem()
+		x := open(t, fs)
+		x.partKeys = 50
+		m := dedupModel{windows: map[dedupModelKey]Dedup{}, horizon: 2000 * dayNS}
+		var loading sync.WaitGroup
+		stop := func() {}
+		for n := range uint64(8000) {
+			m.horizon += rng.Int64N(dayNS / 500)
+			x.Meta().Horizon = m.horizon
+			received := m.horizon - rng.Int64N(dayNS/2)
+			d := Dedup{Source: uint32(1 + rng.IntN(2)), Until: received + 1 + rng.Int64N(4*dayNS)}
+			binary.LittleEndian.PutUint64(d.Key[5:], rng.Uint64N(700))
+			binary.LittleEndian.PutUint64(d.First[:], n+1)
+			got, ok, err := x.LookupDedup(d.Source, d.Key, received)
+			must(t, err)
+			if want := m.lookup(d.Source, d.Key, received); got != want || ok != (want.Until != 0) {
+				t.Fatalf("seed %d: key %d: found %+v, want %+v", seed, n, got, want)
+			}
+			if !ok {
+				x.AddDedup(d)
+				m.windows[dedupModelKey{dayOf(d.Until), d.Source, d.Key}] = d
+			}
+			switch rng.IntN(400) {
+			case 0, 1, 2, 3, 4, 5, 6, 7:
+				must(t, x.Commit())
+			case 8, 9, 10:
+				stop()
+				loading.Wait()
+				must(t, x.Commit())
+				must(t, x.Close())
+				x = open(t, fs)
+				x.partKeys = 50
+				var ctx context.Context
+				ctx, stop = context.WithCancel(context.Background())
+				switch opened := x; rng.IntN(3) {
+				case 0:
+					must(t, x.LoadFilters(ctx))
+				case 1:
+					loading.Go(func() {
+						if err := opened.LoadFilters(ctx); err != nil && ctx.Err() == nil {
+							t.Error(err)
+						}
+					})
+				}
+			}
+		}
+		if parts := x.buckets[len(x.buckets)-2].Part; parts == 0 {
+			t.Error("no day has a second part")
+		}
+		stop()
+		loading.Wait()
+		must(t, x.Close())
+	}
+}
+
+func TestALoadedFilterSparesReads(t *testing.T) {
+	fs := vfs.NewMem()
+	x := open(t, fs)
+	x.Meta().Horizon = 2000 * dayNS
+	key := func(n uint64) (key [16]byte) {
+		binary.LittleEndian.PutUint64(key[:], n)
+		return key
+	}
+	const keys = 5000
+	for n := range uint64(keys) {
+		x.AddDedup(Dedup{Source: 1, Key: key(n), First: event.ID{1}, Until: 2001 * dayNS})
+	}
+	must(t, x.Commit())
+	must(t, x.Close())
+	x = open(t, fs)
+	asks := func() (n int) {
+		for i := range uint64(keys) {
+			k := key(keys + i)
+			for _, b := range x.buckets {
+				if b.has(hashKey(1, &k)) {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := asks(); n != keys {
+		t.Errorf("before its filter is loaded %d of %d lookups ask rows", n, keys)
+	}
+	must(t, x.LoadFilters(context.Background()))
+	if n := asks(); n > keys/100 {
+		t.Errorf("%d of %d lookups of unknown keys ask rows", n, keys)
+	}
+	for n := range uint64(keys) {
+		if _, ok, err := x.LookupDedup(1, key(n), 2000*dayNS); !ok || err != nil {
+			t.Fatalf("key %d is lost: %v", n, err)
+		}
+	}
+	must(t, x.Close())
+}
+
+func TestADayThatPassedGivesItsMemoryBack(t *testing.T) {
+	fs := vfs.NewMem()
+	x := open(t, fs)
+	fill := func(day int64) {
+		x.Meta().Horizon = day * dayNS
+		for n := range uint64(100) {
+			d := Dedup{Source: 1, First: event.ID{1}, Until: (day+1)*dayNS + 1}
+			binary.LittleEndian.PutUint64(d.Key[:], n+uint64(day)<<32)
+			x.AddDedup(d)
+		}
+		must(t, x.Commit())
+	}
+	used := func() (bytes int64) {
+		for _, b := range x.buckets {
+			bytes += b.added.Bytes()
+			if found := b.found.Load(); found != nil {
+				bytes += found.Bytes()
+			}
+		}
+		return bytes
+	}
+	fill(2000)
+	one := used()
+	for day := int64(2001); day < 2020; day++ {
+		fill(day)
+	}
+	if n := len(x.buckets); n > 3 {
+		t.Errorf("%d days are kept", n)
+	}
+	if used() > 3*one {
+		t.Errorf("%d bytes are taken, a day takes %d", used(), one)
+	}
+	if n := rows(t, x)["k"]; n > 300 {
+		t.Errorf("%d dedup rows are left", n)
+	}
+	must(t, x.Close())
+	x = open(t, fs)
+	must(t, x.LoadFilters(context.Background()))
+	fill(2030) // all that was loaded is past
+	if used() != one {
+		t.Errorf("%d bytes are taken, want %d", used(), one)
+	}
+	must(t, x.Close())
+}

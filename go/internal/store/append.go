@@ -47,6 +47,7 @@ func (s *Store) append(b Batch) error {
 	if len(b.Spans) == 0 && len(b.Frames) == 0 && p.empty() {
 		return nil
 	}
+	waiting := s.gather(b.Frames)
 	g, err := s.journal.Append(&journal.Batch{
 		Spans: b.Spans, Frames: b.Frames, Outcomes: p.outcomes, Config: p.config(),
 		LaneEnds: p.ends, Rescues: p.rescues, LowSpace: low,
@@ -58,9 +59,9 @@ func (s *Store) append(b Batch) error {
 	}
 	s.failing.Store(false)
 	s.owed.Store(false)
-	urgent := s.remember(b.Frames)
+	s.recent.addAll(s.fresh)
 	tickets := s.outbox.sent(p)
-	s.handoff.put(item{group: g, tickets: tickets}, urgent || len(tickets) > 0)
+	s.handoff.put(item{group: g, tickets: tickets}, waiting || len(tickets) > 0)
 	if g.Segment != s.segment {
 		s.segment = g.Segment
 		s.space.forget()
@@ -83,17 +84,19 @@ func (s *Store) pack(b Batch, low bool) parcel {
 	return s.outbox.take(min(room, ownBytesMax), len(b.Frames) > 0)
 }
 
-// remember puts frames that are durable now into the memory set. It tells whether the sender of one
-// waits for its delivery.
-func (s *Store) remember(frames [][]byte) (waiting bool) {
-	s.recent.mu.Lock()
-	defer s.recent.mu.Unlock()
+// gather takes from the frames what the memory set wants once they are durable: their lines are about
+// to be copied, and after the write they have left the processor's cache. It tells whether the sender
+// of one waits for its delivery.
+func (s *Store) gather(frames [][]byte) (waiting bool) {
+	s.fresh = s.fresh[:0]
 	for _, f := range frames {
 		c, d := shmabi.Frame(f).C(), shmabi.Frame(f).D()
 		waiting = waiting || shmabi.Ack(c.Ack()) == shmabi.AckDelivered
 		if key := c.DedupKey(); key != [16]byte{} {
-			s.recent.add(recentKey{d.SourceID(), key}, event.ID(c.EventID()),
-				int64(c.DedupUntilNS()), int64(d.ReceivedNS()))
+			s.fresh = append(s.fresh, freshKey{
+				recentKey{d.SourceID(), key},
+				recentEvent{event.ID(c.EventID()), int64(c.DedupUntilNS())}, int64(d.ReceivedNS()),
+			})
 		}
 	}
 	return waiting

@@ -72,20 +72,32 @@ func (r *recent) known(k recentKey, at int64) (event.ID, bool) {
 	return event.ID{}, false
 }
 
-// add puts a durable event in, unless an earlier one's window is open for it. r.mu is held.
-func (r *recent) add(k recentKey, id event.ID, until, received int64) {
-	if until <= received {
-		return
-	}
+// freshKey is the key of an event that becomes durable.
+type freshKey struct {
+	recentKey
+	recentEvent
+	received int64
+}
+
+// addAll puts durable events in, but for those that an earlier one's window is open for.
+func (r *recent) addAll(list []freshKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	t := r.writable()
-	set, tag := k.place()
-	e := t.find(set, tag, &k)
-	if e == nil {
-		e = t.insert(set, tag)
-	} else if e.until > received {
-		return
+	for i := range list {
+		k := &list[i]
+		if k.until <= k.received {
+			continue
+		}
+		set, tag := k.place()
+		e := t.find(set, tag, &k.recentKey)
+		if e == nil {
+			e = t.insert(set, tag)
+		} else if e.until > k.received {
+			continue
+		}
+		e.recentKey, e.recentEvent = k.recentKey, k.recentEvent
 	}
-	e.recentKey, e.id, e.until = k, id, until
 }
 
 // put puts an event in whatever was there before.

@@ -16,9 +16,8 @@ func recentKeyOf(n uint64) (k recentKey) {
 }
 
 func (r *recent) addAlone(k recentKey, id event.ID, until, received int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.add(k, id, until, received)
+	one := [1]freshKey{{k, recentEvent{id, until}, received}}
+	r.addAll(one[:])
 }
 
 // The set may forget; what it says must be the last that was put in.

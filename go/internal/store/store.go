@@ -39,6 +39,7 @@ type Store struct {
 	failing  atomic.Bool // the last write failed
 	owed     atomic.Bool // and it was the committer's batch
 	segment  uint64      // of the last group appended; under appendMu
+	fresh    []freshKey  // of the group under way; under appendMu
 	rolled   chan struct{}
 
 	// mu guards all that follows, the index's writer side included.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -430,11 +431,70 @@ func TestRecordsOfTheControlPlaneSurvive(t *testing.T) {
 	}
 }
 
+// readsOf counts what is read of a journal.
+type readsOf struct {
+	vfs.FS
+	n atomic.Int64
+}
+
+type readsOfFile struct {
+	vfs.File
+	n *atomic.Int64
+}
+
+func (r *readsOf) Open(name string, flags vfs.Flag) (vfs.File, error) {
+	f, err := r.FS.Open(name, flags)
+	return readsOfFile{f, &r.n}, err
+}
+
+func (r readsOfFile) ReadAt(b []byte, off int64) (int, error) {
+	r.n.Add(1)
+	return r.File.ReadAt(b, off)
+}
+
+// What is to be delivered is kept in memory; what is not leaves it to the next group.
+func TestFreshEventsAreReadFromMemory(t *testing.T) {
+	b := newBench(t, nil)
+	b.must(b.Store.Close())
+	reads := &readsOf{FS: b.fs}
+	b.opt.FS, b.opt.indexFS = reads, b.xfs
+	s, err := Open(context.Background(), b.opt)
+	b.must(err)
+	b.Store = s
+	b.must(s.Settle(context.Background()))
+	b.take(plain("to be delivered"))
+	b.take(request{source: 3, route: 3, body: "to nowhere"})
+	before := reads.n.Load()
+	for n, d := range b.lease(1) {
+		p, err := b.Read(d.Seq)
+		b.must(err)
+		p.Release()
+		if got := reads.n.Load() - before; got != 0 {
+			t.Errorf("delivery %d took %d reads", n, got)
+		}
+	}
+	page, err := b.Events(Filter{Source: 3})
+	b.must(err)
+	deadline := time.Now().Add(10 * time.Second)
+	for reads.n.Load() == before { // the applier lets go of it behind the listing's back
+		if time.Now().After(deadline) {
+			t.Fatal("an event that goes nowhere stays in memory")
+		}
+		p, err := b.Read(page.Items[0].Seq)
+		b.must(err)
+		if string(p.Body()) != "to nowhere" {
+			t.Fatalf("read %q", p.Body())
+		}
+		p.Release()
+	}
+}
+
 func TestRetentionKeepsWhatLives(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.Retention.MaxAge = 24 * time.Hour })
 	body := string(make([]byte, 100<<10))
 	var ids []event.ID
 	for range 30 { // about three segments
+		b.clock.advance(time.Minute)
 		ids = append(ids, b.take(plain(body))...)
 	}
 	house := func() int {
@@ -462,6 +522,9 @@ func TestRetentionKeepsWhatLives(t *testing.T) {
 	stats := b.Stats()
 	if n := uint64(len(page.Items)); n != stats.Events || n == 0 || n >= 31 {
 		t.Errorf("%d events listed, %d counted", n, stats.Events)
+	}
+	if first := page.Items[len(page.Items)-1]; !stats.Oldest.Equal(first.Received) {
+		t.Errorf("oldest %v, want %v", stats.Oldest, first.Received)
 	}
 	if dead := stats.Destinations[0].Dead; dead != uint64(len(page.Items)) {
 		t.Errorf("%d dead letters counted, %d events kept", dead, len(page.Items))

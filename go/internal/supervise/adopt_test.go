@@ -61,6 +61,7 @@ func TestASilentOneIsKilled(t *testing.T) {
 	pid := first.Status().Pid
 	first.Stop()
 	kill(t, pid, unix.SIGSTOP)
+	eventually(t, "it is stopped", func() bool { return state(pid) == 'T' })
 	second := b.start()
 	if st := second.Status(); st.Generation != 2 || alive(pid) {
 		t.Errorf("status %+v, the silent one lives: %v", st, alive(pid))

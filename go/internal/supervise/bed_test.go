@@ -267,12 +267,20 @@ func must(t testing.TB, err error) {
 
 // alive tells whether a process runs; one that is dead and not reaped does not.
 func alive(pid int) bool {
+	s := state(pid)
+	return s != 0 && s != 'Z' && s != 'X'
+}
+
+// state is the letter that the kernel shows for a process; 0: there is none.
+func state(pid int) byte {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return false
+		return 0
 	}
-	_, rest, ok := strings.Cut(string(stat), ") ")
-	return ok && rest[0] != 'Z' && rest[0] != 'X'
+	if _, rest, ok := strings.Cut(string(stat), ") "); ok {
+		return rest[0]
+	}
+	return 0
 }
 
 func kill(t testing.TB, pid int, signal unix.Signal) {

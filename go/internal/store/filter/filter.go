@@ -52,6 +52,9 @@ func NewBudget(bytes int64) *Budget {
 	return b
 }
 
+// Left is what may still be taken.
+func (b *Budget) Left() int64 { return b.left.Load() }
+
 func (b *Budget) take(bytes int64) bool {
 	for {
 		left := b.left.Load()

@@ -85,7 +85,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	f.Release()
 	second.Release()
-	if left := budget.left.Load(); left != firstBytes*6 {
+	if left := budget.Left(); left != firstBytes*6 {
 		t.Errorf("%d bytes came back of %d", left, firstBytes*6)
 	}
 	if blind.Add(1); !blind.Has(2) {

@@ -57,13 +57,13 @@ func same(t *testing.T, seed uint64, got, want *Record) {
 // Events that ended when they came, and others between them, in groups of any size; some of both
 // change; the index is committed, opened again and trimmed at any time.
 func TestPackedRowsHoldWhatWasPut(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		fs := vfs.NewMem()
 		x := open(t, fs)
 		m := eventModel{events: map[event.Seq]Record{}}
 		group := uint64(0)
-		for range 40 {
+		for range 30 {
 			group++
 			for i := range rng.IntN(400) {
 				seq := event.NewSeq(group, i)
@@ -148,7 +148,7 @@ func (m *eventModel) check(t *testing.T, x *Index, rng *rand.Rand, seed uint64) 
 			}
 		}
 	}
-	for range 10 {
+	for range 3 {
 		from := all[rng.IntN(len(all))] + event.Seq(rng.IntN(3)) - 1
 		before := all[rng.IntN(len(all))] + event.Seq(rng.IntN(3)) - 1
 		if rng.IntN(4) == 0 {

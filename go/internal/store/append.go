@@ -84,9 +84,9 @@ func (s *Store) pack(b Batch, low bool) parcel {
 	return s.outbox.take(min(room, ownBytesMax), len(b.Frames) > 0)
 }
 
-// gather takes from the frames what the memory set wants once they are durable: their lines are about
-// to be copied, and after the write they have left the processor's cache. It tells whether the sender
-// of one waits for its delivery.
+// gather takes from the frames what the memory set wants once they are durable: their lines are
+// about to be copied, and after the write they have left the processor's cache. It tells whether
+// the sender of one waits for its delivery.
 func (s *Store) gather(frames [][]byte) (waiting bool) {
 	s.fresh = s.fresh[:0]
 	for _, f := range frames {

@@ -225,6 +225,13 @@ type DestinationStats struct {
 	Leased      uint64
 }
 
+// CPU is the processor time that the work behind the verdict has taken since Open.
+type CPU struct {
+	Committer time.Duration // Append, estimated from some of its calls
+	Applier   time.Duration
+	Engine    time.Duration // of the index, beside the applier
+}
+
 // Stats is a look at the whole store.
 type Stats struct {
 	JournalBytes int64
@@ -234,8 +241,7 @@ type Stats struct {
 	Applied      uint64 // last group in the index
 	Flushed      uint64 // last group in the index that a power loss leaves there
 	Writable     bool
-	// Background is the CPU time that the index has taken beside the applier, since the start.
-	Background   time.Duration
+	CPU          CPU
 	Sources      []SourceStats
 	Destinations []DestinationStats
 }

@@ -35,6 +35,8 @@ func (s *Store) Append(b Batch) error {
 	}
 	s.appendMu.Lock()
 	defer s.appendMu.Unlock()
+	began := s.committer.Begin()
+	defer s.committer.End(began)
 	return s.append(b)
 }
 

@@ -27,17 +27,32 @@ func (s *Store) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	s.stopped.Go(func() { s.runApplier(ctx) })
+	s.stopped.Go(func() { s.runPreparer(ctx) })
 	s.stopped.Go(func() { s.runKeeper(ctx) })
-	s.stopped.Go(func() { s.loadFilters(ctx) })
 }
 
-// loadFilters spares the applier its reads of dedup rows of before the start, once it has gone
-// through them.
-func (s *Store) loadFilters(ctx context.Context) {
-	err := s.index.LoadFilters(ctx)
-	if err != nil && ctx.Err() == nil && s.readFault(err) != nil {
+// loadFilters begins to go through the dedup rows of before the start, which spares the applier, a
+// replay most of all, its reads of them. It must be ended before the index is closed.
+func (s *Store) loadFilters() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stopLoading = cancel
+	s.loading.Go(func() {
+		err := s.index.LoadFilters(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
 		s.opt.Log.Warn("dedup reads the disk until the next start", "err", err)
+		if s.running.Load() {
+			_ = s.readFault(err) // it is logged and told to everyone there
+		}
+	})
+}
+
+func (s *Store) endLoading() {
+	if s.stopLoading != nil {
+		s.stopLoading()
 	}
+	s.loading.Wait()
 }
 
 // applyPause is the least time from one look at the handoff to the next, so that under load the
@@ -64,6 +79,7 @@ func (s *Store) runApplier(ctx context.Context) {
 			}
 			pause.Reset(applyPause)
 			s.applyItems(s.handoff.take())
+			s.applier.Store(int64(thread.Used()))
 		case <-commits.C:
 			s.mu.Lock()
 			err := s.commit()

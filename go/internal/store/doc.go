@@ -21,8 +21,10 @@
 //
 // # Who waits for whom
 //
-// One committer calls Append. The applier follows it through memory and never holds it up, but for
-// a bound on how far it may be behind. Everything else takes the lock of the queues for a moment.
+// One committer calls Append. The applier follows it through memory, a few milliseconds behind
+// under load, and never holds it up, but for a bound on how far it may be behind: while there is
+// space, Append takes no lock that is held while the index is written or read. Everything else
+// takes the lock of the queues for a moment.
 //
 // # What a crash leaves
 //

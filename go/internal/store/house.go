@@ -64,10 +64,8 @@ const houseEvery = 10 * time.Second
 // replay is bounded in bytes as well. Less would have the engine write and merge small tables.
 const houseSegments = 8
 
-// runKeeper makes segments ahead, moves the index to the disk and drops old segments.
-func (s *Store) runKeeper(ctx context.Context) {
-	tick := time.NewTicker(houseEvery)
-	defer tick.Stop()
+// runPreparer makes segments ahead, so that no group waits for a file.
+func (s *Store) runPreparer(ctx context.Context) {
 	for segments := 0; ; {
 		select {
 		case <-ctx.Done():
@@ -75,15 +73,30 @@ func (s *Store) runKeeper(ctx context.Context) {
 		case <-s.failed:
 			return
 		case <-s.rolled:
-			if err := s.journal.Prepare(); err != nil {
-				s.opt.Log.Warn("next segment cannot be made ahead", "err", err)
-			}
-			if segments++; segments < houseSegments && !s.spaceShort() {
-				continue
-			}
+		}
+		if err := s.journal.Prepare(); err != nil {
+			s.opt.Log.Warn("next segment cannot be made ahead", "err", err)
+		}
+		if segments++; segments >= houseSegments || s.spaceShort() {
+			segments = 0
+			notify(s.houseDue)
+		}
+	}
+}
+
+// runKeeper moves the index to the disk and drops old segments.
+func (s *Store) runKeeper(ctx context.Context) {
+	tick := time.NewTicker(houseEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.failed:
+			return
+		case <-s.houseDue:
 		case <-tick.C:
 		}
-		segments = 0
 		if err := s.keepHouse(ctx); err != nil && ctx.Err() == nil {
 			s.opt.Log.Error("retention", "err", err)
 		}

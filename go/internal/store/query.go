@@ -277,7 +277,10 @@ func (s *Store) Stats() Stats {
 	out := Stats{
 		JournalBytes: space.UsedBytes, Events: meta.Counts.Events, Durable: s.journal.Durable(),
 		Applied: meta.Applied, Flushed: s.flushed, Writable: space.Writable, Oldest: space.Oldest,
-		Background: s.index.Background(),
+		CPU: CPU{
+			Committer: s.committer.Total(), Applier: time.Duration(s.applier.Load()),
+			Engine: s.index.Background(),
+		},
 	}
 	for id, n := range meta.Counts.Sources {
 		out.Sources = append(out.Sources,

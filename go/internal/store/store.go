@@ -17,6 +17,7 @@ import (
 	"sluice/go/internal/event"
 	"sluice/go/internal/store/index"
 	"sluice/go/internal/store/journal"
+	"sluice/go/internal/store/thread"
 	"sluice/go/internal/store/vfs"
 )
 
@@ -38,9 +39,13 @@ type Store struct {
 	appendMu sync.Mutex  // the committer's, and ours for records that do not wait for it
 	failing  atomic.Bool // the last write failed
 	owed     atomic.Bool // and it was the committer's batch
-	segment  uint64      // of the last group appended; under appendMu
-	fresh    []freshKey  // of the group under way; under appendMu
-	rolled   chan struct{}
+	// committer and applier are the CPU times of the two.
+	committer thread.Meter
+	applier   atomic.Int64
+	segment   uint64        // of the last group appended; under appendMu
+	fresh     []freshKey    // of the group under way; under appendMu
+	rolled    chan struct{} // a segment began, or space is short
+	houseDue  chan struct{}
 
 	// mu guards all that follows, the index's writer side included.
 	mu        sync.Mutex
@@ -65,10 +70,12 @@ type Store struct {
 	failed   chan struct{}
 	failure  error // set before failed is closed
 
-	stop    context.CancelFunc
-	stopped sync.WaitGroup
-	running atomic.Bool
-	closed  atomic.Bool
+	stop        context.CancelFunc
+	stopped     sync.WaitGroup
+	stopLoading context.CancelFunc
+	loading     sync.WaitGroup
+	running     atomic.Bool
+	closed      atomic.Bool
 }
 
 // deliveryID names a delivery.
@@ -93,6 +100,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		opt: o, lock: lock, failed: make(chan struct{}),
 		queues: map[uint32]*queue{}, routes: map[uint32][]uint32{},
 		deferred: map[deliveryID]event.Outcome{}, rolled: make(chan struct{}, 1),
+		houseDue: make(chan struct{}, 1),
 	}
 	s.outbox.work = make(chan struct{}, 1)
 	s.handoff.init()
@@ -204,6 +212,7 @@ func (s *Store) recover(ctx context.Context) error {
 			return err
 		}
 		s.opt.Log.Error("index is damaged and will be built again", "err", err)
+		s.endLoading()
 		if err := s.index.Abandon(); err != nil {
 			return fmt.Errorf("close index: %w", err)
 		}
@@ -253,6 +262,7 @@ func (s *Store) follow(ctx context.Context, io index.Options, found *journal.Rec
 	if err := s.loadCatalogue(found); err != nil {
 		return err
 	}
+	s.loadFilters()
 	if err := s.replay(ctx, s.index.Meta().Applied+1); err != nil {
 		return err
 	}
@@ -431,6 +441,7 @@ func (s *Store) Close() error {
 	s.handoff.end()
 	s.stop()
 	s.stopped.Wait()
+	s.endLoading()
 	if s.Err() == nil {
 		s.mu.Lock()
 		errs = append(errs, s.commit())
@@ -450,6 +461,7 @@ func (s *Store) abandon() error {
 		s.stop()
 	}
 	s.stopped.Wait()
+	s.endLoading()
 	var errs []error
 	if s.index != nil {
 		errs = append(errs, s.index.Abandon())

@@ -18,12 +18,25 @@
 //	d dest due seq              delivery that is due at a time
 //	q dest key seq              living delivery under an ordering key
 //	a seq n                     outcome n of an event that was not delivered at once
-//	k day source key            dedup key of a window that ends on that day
+//	k day part source key       dedup key of a window that ends on that day
 //	t tick chunk                an event received in that tick lies in that chunk
 //	l source chunk              an event of that source lies in that chunk
 //	m                           Meta
 //
 // A chunk is 16 groups in a row: t and l cost one row for many events, and the reader looks through
 // the events of the chunk. An event that was delivered before it was first written costs its e row
-// (and k, where it has a key).
+// (and k, where it has a key). Those that ended when they came share e rows, see packed.go.
+//
+// # What is written once
+//
+// Nearly all rows come once, and their kinds in the order of time: e rows by their seqs, k rows
+// into parts of a bounded number of keys. Tables of the engine hold rows of one kind and one part
+// alone (regionOf), so that new ones lie behind all older ones, and what was written is not sorted
+// and written again with each table that follows.
+//
+// # Dedup
+//
+// A key that is looked up is new, nearly always. Filters in memory, bounded by FilterBytesMax, say
+// so; where they cannot, and until LoadFilters has gone through the rows of before Open, the rows
+// are asked. They decide alone, so that a replay decides the same.
 package index

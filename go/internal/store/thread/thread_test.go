@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,5 +40,25 @@ func TestWorkTakesTime(t *testing.T) {
 	}()
 	if !<-done {
 		t.Error("a busy loop took no time")
+	}
+}
+
+func TestAMeterScalesWhatItSees(t *testing.T) {
+	var m Meter
+	spent := time.Duration(0)
+	for n := range 10 * meterEvery {
+		began := m.Begin()
+		if measured := began >= 0; measured != (n%meterEvery == 0) {
+			t.Fatalf("stretch %d is measured: %v", n, measured)
+		} else if measured {
+			for Used() == began {
+			}
+			spent += Used() - began
+		}
+		m.End(began)
+	}
+	// What End sees is a little more than what was seen before it.
+	if got := m.Total(); got < meterEvery*spent || spent == 0 {
+		t.Errorf("%v is the estimate for %v in one of %d", got, spent, meterEvery)
 	}
 }

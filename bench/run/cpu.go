@@ -91,40 +91,25 @@ func processes() []process {
 	return all
 }
 
-// namedThreads gives the CPU seconds of a process's threads whose names begin so.
-func namedThreads(pid int, prefix string) float64 {
-	names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
-	sum := 0.0
-	for _, path := range names {
-		name, err := os.ReadFile(path)
-		if err != nil || !strings.HasPrefix(string(name), prefix) {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join(filepath.Dir(path), "schedstat"))
-		if err != nil {
-			continue
-		}
-		first, _, _ := strings.Cut(string(stat), " ")
-		ns, _ := strconv.ParseFloat(first, 64)
-		sum += ns / 1e9
-	}
-	return sum
+// The control plane measures the stages behind its verdict itself, so that verification can be told
+// from journal and index; a build that does not leaves all of it in `control`.
+var controlStages = map[string][]string{
+	"journal": {"webhook_store_committer_cpu_seconds_total"},
+	"index": {
+		"webhook_store_applier_cpu_seconds_total", "webhook_store_engine_cpu_seconds_total",
+	},
 }
 
-// The control plane names the threads of its two disk stages, so that verification can be told
-// from journal and index; a build that does not leaves all of it in `control`.
-var controlStages = map[string]string{"journal": "committer", "index": "applier"}
-
-// sluiceUsage splits both processes of sluice into stages.
-func sluiceUsage(pid int) (usage, error) {
+// sluiceUsage splits both processes of sluice into stages; metrics is where the daemon shows its.
+func sluiceUsage(pid int, metrics string) (usage, error) {
 	daemon, err := readProcess(pid)
 	if err != nil {
 		return nil, err
 	}
 	u := usage{"control": daemon.own}
-	for stage, prefix := range controlStages {
-		if seconds := namedThreads(pid, prefix); seconds > 0 {
-			u[stage] = seconds
+	for stage, names := range controlStages {
+		for _, seconds := range scrape(metrics, names...) {
+			u[stage] += seconds
 			u["control"] -= seconds
 		}
 	}

@@ -79,7 +79,7 @@ func TestOwnUsageIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sluiceUsage(os.Getpid()); err == nil {
+	if _, err := sluiceUsage(os.Getpid(), ""); err == nil {
 		t.Error("a process without a data plane passed for sluice")
 	}
 	if busy, _ := machineUsage(); busy < u.total() {

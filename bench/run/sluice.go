@@ -85,11 +85,12 @@ func startSluice(
 		tail, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("%w; its log ends:\n%s", err, lastLines(tail, 15))
 	}
+	metrics := "http://" + addresses[1] + "/metrics"
 	return &subject{
 		url:     "http://" + addresses[0] + "/hooks/" + sources[0].name,
-		metrics: "http://" + addresses[1] + "/metrics",
+		metrics: metrics,
 		config:  config,
-		usage:   func() (usage, error) { return sluiceUsage(cmd.Process.Pid) },
+		usage:   func() (usage, error) { return sluiceUsage(cmd.Process.Pid, metrics) },
 		stop:    stop,
 	}, nil
 }

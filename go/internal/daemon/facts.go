@@ -156,6 +156,7 @@ func (d *Daemon) observeFacts() observe.Facts {
 			Events: stats.Events, OldestAge: age(space.Oldest),
 			Writable: space.Writable, Full: space.Full,
 			Durable: stats.Durable, Applied: stats.Applied,
+			Committer: stats.CPU.Committer, Applier: stats.CPU.Applier, Engine: stats.CPU.Engine,
 		},
 	}
 	if super := d.seenSuper.Load(); super != nil {

@@ -7,7 +7,6 @@ import (
 	"sluice/go/internal/event"
 	"sluice/go/internal/faultpoint"
 	"sluice/go/internal/store"
-	"sluice/go/internal/store/thread"
 )
 
 const (
@@ -35,7 +34,6 @@ type committer struct {
 }
 
 func (c *committer) run(ctx context.Context) {
-	thread.Own("committer")
 	idle := time.NewTimer(idleAfter)
 	defer idle.Stop()
 	marked := true

@@ -42,8 +42,13 @@ var (
 	wakes = desc("ingress_wakes_per_request",
 		"Doorbells in both directions for each request so far; far below 1 under load.")
 
-	journalUsed     = desc("journal_used_bytes", "Bytes of the journal on disk.")
-	journalTotal    = desc("journal_capacity_bytes", "Bytes that the journal may take.")
+	journalUsed  = desc("journal_used_bytes", "Bytes of the journal on disk.")
+	journalTotal = desc("journal_capacity_bytes", "Bytes that the journal may take.")
+	committerCPU = desc("store_committer_cpu_seconds_total",
+		"CPU time of making groups durable, estimated from some of them.")
+	applierCPU = desc("store_applier_cpu_seconds_total", "CPU time of following the journal.")
+	engineCPU  = desc("store_engine_cpu_seconds_total",
+		"CPU time of the index beside that: flushes and merges.")
 	journalEvents   = desc("journal_events", "Events that are kept.")
 	journalOldest   = desc("journal_oldest_seconds", "Age of the oldest event that is kept.")
 	journalWritable = desc("journal_writable", "1 while events can be made durable.")
@@ -184,6 +189,9 @@ func (s scrape) journal(j Journal) {
 	s.gauge(journalFull, truth(j.Full))
 	s.gauge(journalDurable, float64(j.Durable))
 	s.gauge(journalApplied, float64(j.Applied))
+	s.counter(committerCPU, j.Committer.Seconds())
+	s.counter(applierCPU, j.Applier.Seconds())
+	s.counter(engineCPU, j.Engine.Seconds())
 }
 
 func truth(v bool) float64 {

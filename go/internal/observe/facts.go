@@ -37,6 +37,8 @@ type Journal struct {
 	OldestAge             time.Duration
 	Writable, Full        bool
 	Durable, Applied      uint64 // groups
+	// Committer, Applier and Engine are the CPU time behind the verdict, by stage.
+	Committer, Applier, Engine time.Duration
 }
 
 // Source counts what became of a source's frames.

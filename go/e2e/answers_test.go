@@ -212,8 +212,10 @@ func TestOverloadIsToldAndSheds(t *testing.T) {
 		return err == nil && a.code == 200
 	})
 	eventually(t, "the lane is drained", i.drained)
-	if list := i.events(nil); len(list) != 5 {
-		t.Errorf("%d events are stored, want the 4 that had a slot and the later one", len(list))
+	// A source without a success may use the floor: a slot beyond the limit, and one more for each
+	// ten of it, if it gets there in time.
+	if n := len(i.events(nil)); n < 5 || n > 7 {
+		t.Errorf("%d events are stored, want the 4 that had a slot, the later one and the floor's", n)
 	}
 	if s := i.status(); s.GetAdmission().GetInflight() != 0 || s.GetAdmission().GetLimit() != 4 {
 		t.Errorf("status.admission: %v", s.GetAdmission())

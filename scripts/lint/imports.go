@@ -29,8 +29,9 @@ var layers = []layer{
 	}},
 	{name: "adapters", imports: []string{"faces", "pure"}, packages: []string{
 		"go/internal/config", "go/internal/dataplane", "go/internal/destination",
-		"go/internal/doctor", "go/internal/lane", "go/internal/listen", "go/internal/observe",
-		"go/internal/provider/catalogue", "go/internal/store",
+		"go/internal/doctor", "go/internal/gameday", "go/internal/gaps", "go/internal/lane",
+		"go/internal/listen", "go/internal/observe", "go/internal/provider/catalogue",
+		"go/internal/store",
 	}},
 	{name: "services", imports: []string{"faces", "pure", "adapters"}, packages: []string{
 		"go/internal/admin", "go/internal/deliver", "go/internal/ingest",
@@ -41,6 +42,8 @@ var layers = []layer{
 	{name: "cmd", packages: []string{"go/cmd"},
 		imports: []string{"faces", "pure", "adapters", "services", "daemon"}},
 	{name: "e2e", packages: []string{"go/e2e"},
+		imports: []string{"faces", "pure", "adapters", "services"}},
+	{name: "sim", packages: []string{"go/sim"},
 		imports: []string{"faces", "pure", "adapters", "services"}},
 	{name: "tools", packages: []string{"shm-abi/gen", "bench/run", "scripts/lint"}},
 }

@@ -119,10 +119,13 @@ func fieldDoc(f field) string {
 
 // rustLine is a plain value: built or read locally, copied to or from the mapping whole.
 func rustLine(b *bytes.Buffer, s structure) {
-	fmt.Fprintf(b, "#[repr(C, align(64))]\n#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]\npub struct %s {\n", s.name)
+	fmt.Fprintf(b, "#[repr(C, align(64))]\n#[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub struct %s {\n", s.name)
 	rustFields(b, s, func(f field) {
 		fmt.Fprintf(b, "/// %s\npub %s: %s,\n", fieldDoc(f), f.name, rustType(f))
 	})
+	// By hand, since arrays of more than 32 have none to derive from.
+	fmt.Fprintf(b, "impl Default for %s {\n/// All zero.\nfn default() -> Self {\n"+
+		"Self::from_bytes(&[0; %d])\n}\n}\n\n", s.name, s.size)
 	fmt.Fprintf(b, "impl %s {\n", s.name)
 	fmt.Fprintf(b, "/// Reads the %d bytes of the line.\npub fn from_bytes(b: &[u8; %d]) -> Self {\nSelf {\n", s.size, s.size)
 	for _, f := range s.fields {

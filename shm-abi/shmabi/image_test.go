@@ -46,7 +46,7 @@ func wantWord(t *testing.T, name string, got uint64, size, field int) {
 	}
 }
 
-func wantBytes[A [16]byte | [24]byte](t *testing.T, name string, got A, field int) {
+func wantBytes[A [16]byte | [24]byte | [96]byte](t *testing.T, name string, got A, field int) {
 	t.Helper()
 	for n := range len(got) {
 		if want := byte((field + n) % 251); got[n] != want {

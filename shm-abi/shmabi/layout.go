@@ -9,7 +9,7 @@ import (
 )
 
 // LayoutHash names this layout; attach refuses a page with another one.
-const LayoutHash uint64 = 0x3d1c3b3bd054bf66
+const LayoutHash uint64 = 0x280aeb00902daeda
 
 // Sizes, magic numbers and bounds.
 const (
@@ -25,6 +25,9 @@ const (
 	SourcesMax     = 1024
 	LatencyBuckets = 24
 	HoldBuckets    = 16
+	Classes        = 8
+	RefusedEntries = 1024 // of a worker's ring of refusals
+	RefusedIDBytes = 96
 )
 
 // Kind: What a frame is. `event` is the only kind that a data plane writes.
@@ -77,6 +80,21 @@ type VerdictFlag uint8
 const (
 	VerdictFlagUnverified VerdictFlag = 1 // taken without a proof: `provider: none` or `enforce: false`
 	VerdictFlagDegraded   VerdictFlag = 2 // answered 202: a breaker of its destinations was not closed
+)
+
+// Shed: Why a request was turned away that its sender may send again.
+type Shed uint16
+
+// The values of Shed.
+const (
+	ShedHold     Shed = 1 // its bound on waiting was spent
+	ShedHeldFull Shed = 2 // the queue was full, or too much memory waits
+	ShedLane     Shed = 3 // the lane was over 90 % full
+	ShedRate     Shed = 4 // over its source's own rate
+	ShedJournal  Shed = 5 // the journal is full or cannot be written
+	ShedStopping Shed = 6
+	ShedBudget   Shed = 7 // no reply inside the sender's budget
+	ShedClass    Shed = 8 // pushed out by one of a higher class
 )
 
 // Reply: What a reply entry carries.
@@ -685,12 +703,17 @@ const (
 	ControlPageMaxHeldOffset          = 136
 	ControlPageHoldBudgetNSOffset     = 144
 	ControlPageHoldBoundNSOffset      = 152
-	ControlPageOverloadedOffset       = 160
-	ControlPageOverloadSinceNSOffset  = 168
-	ControlPageServiceTimeNSOffset    = 176
-	ControlPageFloorSlotsOffset       = 184
+	ControlPageGrowingOffset          = 160
+	ControlPageServiceTimeNSOffset    = 168
+	ControlPageFloorSlotsOffset       = 176
+	ControlPageFloorRateMilliOffset   = 184
 	ControlPageRepeatShareMilliOffset = 192
-	ControlPageLowShareMilliOffset    = 200
+	ControlPageShareRateMilliOffset   = 200
+	ControlPageCodelTargetNSOffset    = 208
+	ControlPageCodelIntervalNSOffset  = 216
+	ControlPagePaceIntervalNSOffset   = 224
+	ControlPagePaceDepthNSOffset      = 232
+	ControlPageBaseLimitMilliOffset   = 240
 	ControlPageWritableOffset         = 256
 	ControlPageJournalFullOffset      = 264
 	ControlPageDurableGroupOffset     = 320
@@ -709,13 +732,18 @@ type shapeOfControlPage struct {
 	maxHeld          uint64
 	holdBudgetNS     uint64
 	holdBoundNS      uint64
-	overloaded       uint64
-	overloadSinceNS  uint64
+	growing          uint64
 	serviceTimeNS    uint64
 	floorSlots       uint64
+	floorRateMilli   uint64
 	repeatShareMilli uint64
-	lowShareMilli    uint64
-	_                [48]byte
+	shareRateMilli   uint64
+	codelTargetNS    uint64
+	codelIntervalNS  uint64
+	paceIntervalNS   uint64
+	paceDepthNS      uint64
+	baseLimitMilli   uint64
+	_                [8]byte
 	writable         uint64
 	journalFull      uint64
 	_                [48]byte
@@ -736,12 +764,17 @@ var (
 	_ [136]byte  = [unsafe.Offsetof(shapeOfControlPage{}.maxHeld)]byte{}
 	_ [144]byte  = [unsafe.Offsetof(shapeOfControlPage{}.holdBudgetNS)]byte{}
 	_ [152]byte  = [unsafe.Offsetof(shapeOfControlPage{}.holdBoundNS)]byte{}
-	_ [160]byte  = [unsafe.Offsetof(shapeOfControlPage{}.overloaded)]byte{}
-	_ [168]byte  = [unsafe.Offsetof(shapeOfControlPage{}.overloadSinceNS)]byte{}
-	_ [176]byte  = [unsafe.Offsetof(shapeOfControlPage{}.serviceTimeNS)]byte{}
-	_ [184]byte  = [unsafe.Offsetof(shapeOfControlPage{}.floorSlots)]byte{}
+	_ [160]byte  = [unsafe.Offsetof(shapeOfControlPage{}.growing)]byte{}
+	_ [168]byte  = [unsafe.Offsetof(shapeOfControlPage{}.serviceTimeNS)]byte{}
+	_ [176]byte  = [unsafe.Offsetof(shapeOfControlPage{}.floorSlots)]byte{}
+	_ [184]byte  = [unsafe.Offsetof(shapeOfControlPage{}.floorRateMilli)]byte{}
 	_ [192]byte  = [unsafe.Offsetof(shapeOfControlPage{}.repeatShareMilli)]byte{}
-	_ [200]byte  = [unsafe.Offsetof(shapeOfControlPage{}.lowShareMilli)]byte{}
+	_ [200]byte  = [unsafe.Offsetof(shapeOfControlPage{}.shareRateMilli)]byte{}
+	_ [208]byte  = [unsafe.Offsetof(shapeOfControlPage{}.codelTargetNS)]byte{}
+	_ [216]byte  = [unsafe.Offsetof(shapeOfControlPage{}.codelIntervalNS)]byte{}
+	_ [224]byte  = [unsafe.Offsetof(shapeOfControlPage{}.paceIntervalNS)]byte{}
+	_ [232]byte  = [unsafe.Offsetof(shapeOfControlPage{}.paceDepthNS)]byte{}
+	_ [240]byte  = [unsafe.Offsetof(shapeOfControlPage{}.baseLimitMilli)]byte{}
 	_ [256]byte  = [unsafe.Offsetof(shapeOfControlPage{}.writable)]byte{}
 	_ [264]byte  = [unsafe.Offsetof(shapeOfControlPage{}.journalFull)]byte{}
 	_ [320]byte  = [unsafe.Offsetof(shapeOfControlPage{}.durableGroup)]byte{}
@@ -813,7 +846,7 @@ func (p ControlPage) StoreHoldBudgetNS(v uint64) {
 	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 144)), v)
 }
 
-// HoldBoundNS: adaptive bound while overloaded; 0: none
+// HoldBoundNS: H: the adaptive bound while a class is overloaded; 0: none
 func (p ControlPage) HoldBoundNS() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 152)))
 }
@@ -823,47 +856,45 @@ func (p ControlPage) StoreHoldBoundNS(v uint64) {
 	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 152)), v)
 }
 
-// Overloaded: bit per class
-func (p ControlPage) Overloaded() uint64 {
-	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 160)))
-}
+// Growing: 1: the limit is on its way up, who waits may wait longer
+func (p ControlPage) Growing() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 160))) }
 
-// StoreOverloaded publishes the word.
-func (p ControlPage) StoreOverloaded(v uint64) {
+// StoreGrowing publishes the word.
+func (p ControlPage) StoreGrowing(v uint64) {
 	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 160)), v)
 }
 
-// OverloadSinceNS: boot clock; 0: not overloaded
-func (p ControlPage) OverloadSinceNS() uint64 {
-	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 168)))
-}
-
-// StoreOverloadSinceNS publishes the word.
-func (p ControlPage) StoreOverloadSinceNS(v uint64) {
-	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 168)), v)
-}
-
-// ServiceTimeNS: W
+// ServiceTimeNS: W: from a slot taken to the frame durable, in the mean
 func (p ControlPage) ServiceTimeNS() uint64 {
-	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 176)))
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 168)))
 }
 
 // StoreServiceTimeNS publishes the word.
 func (p ControlPage) StoreServiceTimeNS(v uint64) {
-	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 176)), v)
+	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 168)), v)
 }
 
-// FloorSlots is the word of that name.
+// FloorSlots: slots beyond the limit for the floor
 func (p ControlPage) FloorSlots() uint64 {
-	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 184)))
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 176)))
 }
 
 // StoreFloorSlots publishes the word.
 func (p ControlPage) StoreFloorSlots(v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 176)), v)
+}
+
+// FloorRateMilli: thousandths of an event a second, the floor of all sources
+func (p ControlPage) FloorRateMilli() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 184)))
+}
+
+// StoreFloorRateMilli publishes the word.
+func (p ControlPage) StoreFloorRateMilli(v uint64) {
 	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 184)), v)
 }
 
-// RepeatShareMilli: share of the limit that repeats may use
+// RepeatShareMilli: thousandths of the limit that repeats may use; 0: all of it
 func (p ControlPage) RepeatShareMilli() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 192)))
 }
@@ -873,14 +904,64 @@ func (p ControlPage) StoreRepeatShareMilli(v uint64) {
 	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 192)), v)
 }
 
-// LowShareMilli is the word of that name.
-func (p ControlPage) LowShareMilli() uint64 {
+// ShareRateMilli: each source's share, thousandths of an event a second; 0: no bound
+func (p ControlPage) ShareRateMilli() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 200)))
 }
 
-// StoreLowShareMilli publishes the word.
-func (p ControlPage) StoreLowShareMilli(v uint64) {
+// StoreShareRateMilli publishes the word.
+func (p ControlPage) StoreShareRateMilli(v uint64) {
 	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 200)), v)
+}
+
+// CodelTargetNS: 0: `overload: queue`
+func (p ControlPage) CodelTargetNS() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 208)))
+}
+
+// StoreCodelTargetNS publishes the word.
+func (p ControlPage) StoreCodelTargetNS(v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 208)), v)
+}
+
+// CodelIntervalNS is the word of that name.
+func (p ControlPage) CodelIntervalNS() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 216)))
+}
+
+// StoreCodelIntervalNS publishes the word.
+func (p ControlPage) StoreCodelIntervalNS(v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 216)), v)
+}
+
+// PaceIntervalNS: `pacing: little`: one slot each so long; 0: off
+func (p ControlPage) PaceIntervalNS() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 224)))
+}
+
+// StorePaceIntervalNS publishes the word.
+func (p ControlPage) StorePaceIntervalNS(v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 224)), v)
+}
+
+// PaceDepthNS is the word of that name.
+func (p ControlPage) PaceDepthNS() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 232)))
+}
+
+// StorePaceDepthNS publishes the word.
+func (p ControlPage) StorePaceDepthNS(v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 232)), v)
+}
+
+// BaseLimitMilli: the limit without its alternation: where a restart goes on
+func (p ControlPage) BaseLimitMilli() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 240)))
+}
+
+// StoreBaseLimitMilli publishes the word.
+func (p ControlPage) StoreBaseLimitMilli(v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 240)), v)
 }
 
 // Writable: 1: the journal takes groups
@@ -930,34 +1011,45 @@ const CountersHeaderSize = 4096
 
 // Where the fields of a CountersHeader are.
 const (
-	CountersHeaderMagicOffset       = 0
-	CountersHeaderLayoutHashOffset  = 8
-	CountersHeaderGenerationOffset  = 16
-	CountersHeaderPidOffset         = 20
-	CountersHeaderWorkersOffset     = 24
-	CountersHeaderSourcesOffset     = 28
-	CountersHeaderInflightOffset    = 128
-	CountersHeaderHeldOffset        = 192
-	CountersHeaderDPBeatOffset      = 256
-	CountersHeaderConnectionsOffset = 320
+	CountersHeaderMagicOffset           = 0
+	CountersHeaderLayoutHashOffset      = 8
+	CountersHeaderGenerationOffset      = 16
+	CountersHeaderPidOffset             = 20
+	CountersHeaderWorkersOffset         = 24
+	CountersHeaderSourcesOffset         = 28
+	CountersHeaderInflightOffset        = 128
+	CountersHeaderHeldOffset            = 136
+	CountersHeaderPeakOffset            = 144
+	CountersHeaderOverloadedOffset      = 152
+	CountersHeaderOverloadSinceNSOffset = 160
+	CountersHeaderMeteredNSOffset       = 168
+	CountersHeaderAreaNSOffset          = 176
+	CountersHeaderSaturatedNSOffset     = 184
+	CountersHeaderDPBeatOffset          = 256
+	CountersHeaderConnectionsOffset     = 320
 )
 
 type shapeOfCountersHeader struct {
-	magic       uint64
-	layoutHash  uint64
-	generation  uint32
-	pid         uint32
-	workers     uint32
-	sources     uint32
-	_           [96]byte
-	inflight    uint64
-	_           [56]byte
-	held        uint64
-	_           [56]byte
-	dpBeat      uint64
-	_           [56]byte
-	connections uint64
-	_           [3768]byte
+	magic           uint64
+	layoutHash      uint64
+	generation      uint32
+	pid             uint32
+	workers         uint32
+	sources         uint32
+	_               [96]byte
+	inflight        uint64
+	held            uint64
+	peak            uint64
+	overloaded      uint64
+	overloadSinceNS uint64
+	meteredNS       uint64
+	areaNS          uint64
+	saturatedNS     uint64
+	_               [64]byte
+	dpBeat          uint64
+	_               [56]byte
+	connections     uint64
+	_               [3768]byte
 }
 
 var (
@@ -969,7 +1061,13 @@ var (
 	_ [24]byte   = [unsafe.Offsetof(shapeOfCountersHeader{}.workers)]byte{}
 	_ [28]byte   = [unsafe.Offsetof(shapeOfCountersHeader{}.sources)]byte{}
 	_ [128]byte  = [unsafe.Offsetof(shapeOfCountersHeader{}.inflight)]byte{}
-	_ [192]byte  = [unsafe.Offsetof(shapeOfCountersHeader{}.held)]byte{}
+	_ [136]byte  = [unsafe.Offsetof(shapeOfCountersHeader{}.held)]byte{}
+	_ [144]byte  = [unsafe.Offsetof(shapeOfCountersHeader{}.peak)]byte{}
+	_ [152]byte  = [unsafe.Offsetof(shapeOfCountersHeader{}.overloaded)]byte{}
+	_ [160]byte  = [unsafe.Offsetof(shapeOfCountersHeader{}.overloadSinceNS)]byte{}
+	_ [168]byte  = [unsafe.Offsetof(shapeOfCountersHeader{}.meteredNS)]byte{}
+	_ [176]byte  = [unsafe.Offsetof(shapeOfCountersHeader{}.areaNS)]byte{}
+	_ [184]byte  = [unsafe.Offsetof(shapeOfCountersHeader{}.saturatedNS)]byte{}
 	_ [256]byte  = [unsafe.Offsetof(shapeOfCountersHeader{}.dpBeat)]byte{}
 	_ [320]byte  = [unsafe.Offsetof(shapeOfCountersHeader{}.connections)]byte{}
 )
@@ -1012,7 +1110,33 @@ func (p CountersHeader) Inflight() uint64 {
 }
 
 // Held is the word of that name.
-func (p CountersHeader) Held() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 192))) }
+func (p CountersHeader) Held() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 136))) }
+
+// Peak: most slots taken at once in the last 100 to 200 ms
+func (p CountersHeader) Peak() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 144))) }
+
+// Overloaded: bit per class
+func (p CountersHeader) Overloaded() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 152)))
+}
+
+// OverloadSinceNS: boot clock; 0: no class is overloaded
+func (p CountersHeader) OverloadSinceNS() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 160)))
+}
+
+// MeteredNS: boot clock: the next two are counted up to here
+func (p CountersHeader) MeteredNS() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 168)))
+}
+
+// AreaNS: slots taken × time
+func (p CountersHeader) AreaNS() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 176))) }
+
+// SaturatedNS: time with all slots of the limit taken
+func (p CountersHeader) SaturatedNS() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 184)))
+}
 
 // DPBeat is the word of that name.
 func (p CountersHeader) DPBeat() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 256))) }
@@ -1049,6 +1173,16 @@ const (
 	WorkerCountersTurnNSMaxOffset          = 152
 	WorkerCountersMalformedOffset          = 160
 	WorkerCountersRefusedConnectionsOffset = 168
+	WorkerCountersSamplesOffset            = 192
+	WorkerCountersSampleSumNSOffset        = 200
+	WorkerCountersVoidNSOffset             = 208
+	WorkerCountersDropsOffset              = 216
+	WorkerCountersRefusedEntriesOffset     = 224
+	WorkerCountersFlooredOffset            = 232
+	WorkerCountersClassOfferedOffset       = 256
+	WorkerCountersClassAdmittedOffset      = 320
+	WorkerCountersClassHeldOffset          = 384
+	WorkerCountersClassShedOffset          = 448
 )
 
 type shapeOfWorkerCounters struct {
@@ -1074,7 +1208,19 @@ type shapeOfWorkerCounters struct {
 	turnNSMax          uint64
 	malformed          uint64
 	refusedConnections uint64
-	_                  [3920]byte
+	_                  [16]byte
+	samples            uint64
+	sampleSumNS        uint64
+	voidNS             uint64
+	drops              uint64
+	refusedEntries     uint64
+	floored            uint64
+	_                  [16]byte
+	classOffered       [8]uint64
+	classAdmitted      [8]uint64
+	classHeld          [8]uint64
+	classShed          [8]uint64
+	_                  [3584]byte
 }
 
 var (
@@ -1101,6 +1247,16 @@ var (
 	_ [152]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.turnNSMax)]byte{}
 	_ [160]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.malformed)]byte{}
 	_ [168]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.refusedConnections)]byte{}
+	_ [192]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.samples)]byte{}
+	_ [200]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.sampleSumNS)]byte{}
+	_ [208]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.voidNS)]byte{}
+	_ [216]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.drops)]byte{}
+	_ [224]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.refusedEntries)]byte{}
+	_ [232]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.floored)]byte{}
+	_ [256]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classOffered)]byte{}
+	_ [320]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classAdmitted)]byte{}
+	_ [384]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classHeld)]byte{}
+	_ [448]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classShed)]byte{}
 )
 
 // WorkerCounters: One worker's counts.
@@ -1209,8 +1365,58 @@ func (p WorkerCounters) RefusedConnections() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 168)))
 }
 
+// Samples: slots given back by frames that became durable
+func (p WorkerCounters) Samples() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 192)))
+}
+
+// SampleSumNS: how long those were taken
+func (p WorkerCounters) SampleSumNS() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 200)))
+}
+
+// VoidNS: how long the others were: part of area_ns, of no sample
+func (p WorkerCounters) VoidNS() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 208))) }
+
+// Drops: no answer in time, or the journal refused
+func (p WorkerCounters) Drops() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 216))) }
+
+// RefusedEntries: ever written to the ring of refusals
+func (p WorkerCounters) RefusedEntries() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 224)))
+}
+
+// Floored: admitted by the floor
+func (p WorkerCounters) Floored() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 232)))
+}
+
+// ClassOffered: requests that asked for a slot, by class
+func (p WorkerCounters) ClassOffered(i int) uint64 {
+	_ = [8]struct{}{}[i]
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 256+8*i)))
+}
+
+// ClassAdmitted is the word of that name.
+func (p WorkerCounters) ClassAdmitted(i int) uint64 {
+	_ = [8]struct{}{}[i]
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 320+8*i)))
+}
+
+// ClassHeld: of all offered: those that had to wait
+func (p WorkerCounters) ClassHeld(i int) uint64 {
+	_ = [8]struct{}{}[i]
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 384+8*i)))
+}
+
+// ClassShed is the word of that name.
+func (p WorkerCounters) ClassShed(i int) uint64 {
+	_ = [8]struct{}{}[i]
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 448+8*i)))
+}
+
 // SourceCountersSize is the size of a SourceCounters in bytes.
-const SourceCountersSize = 512
+const SourceCountersSize = 576
 
 // Where the fields of a SourceCounters are.
 const (
@@ -1240,6 +1446,10 @@ const (
 	SourceCountersHoldSumNSOffset    = 184
 	SourceCountersAckBucketOffset    = 192
 	SourceCountersHoldBucketOffset   = 384
+	SourceCountersOfferedOffset      = 512
+	SourceCountersOverShareOffset    = 520
+	SourceCountersRepeatsOffset      = 528
+	SourceCountersFlooredOffset      = 536
 )
 
 type shapeOfSourceCounters struct {
@@ -1269,10 +1479,15 @@ type shapeOfSourceCounters struct {
 	holdSumNS    uint64
 	ackBucket    [24]uint64
 	holdBucket   [16]uint64
+	offered      uint64
+	overShare    uint64
+	repeats      uint64
+	floored      uint64
+	_            [32]byte
 }
 
 var (
-	_ [512]byte = [unsafe.Sizeof(shapeOfSourceCounters{})]byte{}
+	_ [576]byte = [unsafe.Sizeof(shapeOfSourceCounters{})]byte{}
 	_ [0]byte   = [unsafe.Offsetof(shapeOfSourceCounters{}.code2xx)]byte{}
 	_ [8]byte   = [unsafe.Offsetof(shapeOfSourceCounters{}.code400)]byte{}
 	_ [16]byte  = [unsafe.Offsetof(shapeOfSourceCounters{}.code401)]byte{}
@@ -1299,6 +1514,10 @@ var (
 	_ [184]byte = [unsafe.Offsetof(shapeOfSourceCounters{}.holdSumNS)]byte{}
 	_ [192]byte = [unsafe.Offsetof(shapeOfSourceCounters{}.ackBucket)]byte{}
 	_ [384]byte = [unsafe.Offsetof(shapeOfSourceCounters{}.holdBucket)]byte{}
+	_ [512]byte = [unsafe.Offsetof(shapeOfSourceCounters{}.offered)]byte{}
+	_ [520]byte = [unsafe.Offsetof(shapeOfSourceCounters{}.overShare)]byte{}
+	_ [528]byte = [unsafe.Offsetof(shapeOfSourceCounters{}.repeats)]byte{}
+	_ [536]byte = [unsafe.Offsetof(shapeOfSourceCounters{}.floored)]byte{}
 )
 
 // SourceCounters: One per worker and source slot.
@@ -1307,7 +1526,7 @@ type SourceCounters struct{ base unsafe.Pointer }
 
 // ViewSourceCounters looks at the first SourceCountersSize bytes of a mapping, which start on 8.
 func ViewSourceCounters(mapped []byte) SourceCounters {
-	_ = mapped[511]
+	_ = mapped[575]
 	return SourceCounters{unsafe.Pointer(&mapped[0])}
 }
 
@@ -1420,3 +1639,128 @@ func (p SourceCounters) HoldBucket(i int) uint64 {
 	_ = [16]struct{}{}[i]
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 384+8*i)))
 }
+
+// Offered: asked for a slot
+func (p SourceCounters) Offered() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 512)))
+}
+
+// OverShare: of these: beyond the source's share
+func (p SourceCounters) OverShare() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 520)))
+}
+
+// Repeats: of these: seen before
+func (p SourceCounters) Repeats() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 528)))
+}
+
+// Floored: admitted by the floor
+func (p SourceCounters) Floored() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 536)))
+}
+
+// SourceStateSize is the size of a SourceState in bytes.
+const SourceStateSize = 64
+
+// Where the fields of a SourceState are.
+const (
+	SourceStateRefusedInRowOffset  = 0
+	SourceStateLastSuccessNSOffset = 8
+	SourceStateGuardedOffset       = 16
+)
+
+type shapeOfSourceState struct {
+	refusedInRow  uint64
+	lastSuccessNS uint64
+	guarded       uint64
+	_             [40]byte
+}
+
+var (
+	_ [64]byte = [unsafe.Sizeof(shapeOfSourceState{})]byte{}
+	_ [0]byte  = [unsafe.Offsetof(shapeOfSourceState{}.refusedInRow)]byte{}
+	_ [8]byte  = [unsafe.Offsetof(shapeOfSourceState{}.lastSuccessNS)]byte{}
+	_ [16]byte = [unsafe.Offsetof(shapeOfSourceState{}.guarded)]byte{}
+)
+
+// SourceState: One per source slot, of all workers; written now and then.
+// A view of mapped memory; it owns nothing. Every load is one atomic load.
+type SourceState struct{ base unsafe.Pointer }
+
+// ViewSourceState looks at the first SourceStateSize bytes of a mapping, which start on 8.
+func ViewSourceState(mapped []byte) SourceState {
+	_ = mapped[63]
+	return SourceState{unsafe.Pointer(&mapped[0])}
+}
+
+// RefusedInRow: refusals since the last success
+func (p SourceState) RefusedInRow() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 0)))
+}
+
+// LastSuccessNS: boot clock; 0: none yet
+func (p SourceState) LastSuccessNS() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 8)))
+}
+
+// Guarded: 1: near its provider's threshold, and so of class High
+func (p SourceState) Guarded() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 16))) }
+
+// RefusedSize is the size of a Refused in bytes.
+const RefusedSize = 128
+
+// Where the fields of a Refused are.
+const (
+	RefusedAtNSOffset      = 0
+	RefusedSourceIDOffset  = 8
+	RefusedReasonOffset    = 12
+	RefusedLengthOffset    = 14
+	RefusedReservedOffset  = 16
+	RefusedReserved2Offset = 24
+	RefusedIDOffset        = 32
+)
+
+type shapeOfRefused struct {
+	atNS      uint64
+	sourceID  uint32
+	reason    uint16
+	length    uint16
+	reserved  uint64
+	reserved2 uint64
+	id        [96]byte
+}
+
+var (
+	_ [128]byte = [unsafe.Sizeof(shapeOfRefused{})]byte{}
+	_ [0]byte   = [unsafe.Offsetof(shapeOfRefused{}.atNS)]byte{}
+	_ [8]byte   = [unsafe.Offsetof(shapeOfRefused{}.sourceID)]byte{}
+	_ [12]byte  = [unsafe.Offsetof(shapeOfRefused{}.reason)]byte{}
+	_ [14]byte  = [unsafe.Offsetof(shapeOfRefused{}.length)]byte{}
+	_ [16]byte  = [unsafe.Offsetof(shapeOfRefused{}.reserved)]byte{}
+	_ [24]byte  = [unsafe.Offsetof(shapeOfRefused{}.reserved2)]byte{}
+	_ [32]byte  = [unsafe.Offsetof(shapeOfRefused{}.id)]byte{}
+)
+
+// Refused: The sender's own id of a request that was turned away. Entry n of a worker lies in place n modulo
+// REFUSED_ENTRIES of its ring; refused_entries counts it once it is whole.
+// A view of RefusedSize bytes; it owns nothing.
+type Refused []byte
+
+// AtNS: wall clock
+func (l Refused) AtNS() uint64 { return binary.LittleEndian.Uint64(l[0:8]) }
+
+// SourceID is the field of that name.
+func (l Refused) SourceID() uint32 { return binary.LittleEndian.Uint32(l[8:12]) }
+
+// Reason: SHED
+func (l Refused) Reason() uint16 { return binary.LittleEndian.Uint16(l[12:14]) }
+
+// Length: of id, at most REFUSED_ID_BYTES; longer ids are cut
+func (l Refused) Length() uint16 { return binary.LittleEndian.Uint16(l[14:16]) }
+
+// Reserved2 is the field of that name.
+func (l Refused) Reserved2() uint64 { return binary.LittleEndian.Uint64(l[24:32]) }
+
+// ID is the field of that name.
+func (l Refused) ID() [96]byte { return [96]byte(l[32:128]) }

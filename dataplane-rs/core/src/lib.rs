@@ -2,11 +2,12 @@
 //!
 //! It opens no socket, reads no clock, makes no system call and holds no unsafe code: time comes in
 //! as `u64` nanoseconds, randomness as a seed, and the numbers that all workers share through
-//! [`admission::Shared`]. It knows no provider and no tuned constant; its bounds are in [`limits`].
+//! [`admission::Slots`]. It knows no provider and no tuned constant; its bounds are in [`limits`].
 //!
 //! The modules in the order of a request: [`http1`] reads a head and its body, [`routes`] finds the
-//! source, [`admission`] gives it a slot or a place in the queue, [`answers`] writes what the
-//! sender gets, and [`timers`] ends what takes too long. [`Refusal`] is every fault of a sender.
+//! source and [`ids`] its sender's name of the event, [`admission`] gives it a slot or a place in
+//! the queue, [`answers`] writes what the sender gets, and [`timers`] ends what takes too long.
+//! [`Refusal`] is every fault of a sender.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -14,6 +15,7 @@
 pub mod admission;
 pub mod answers;
 pub mod http1;
+pub mod ids;
 pub mod limits;
 mod refusal;
 pub mod routes;

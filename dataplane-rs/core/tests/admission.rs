@@ -1,293 +1,504 @@
-//! Two workers with one set of slots, driven at random, against what must always hold; then each
-//! rule by itself.
+//! Three workers with one set of slots, driven at random, against what must always hold.
 
+mod offers;
 mod seed;
 
-use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
+use offers::{MS, NUMBERS, SECOND, rounds};
 use seed::Seed;
 use sluice_core::admission::{
-    Admission, Class, Grant, Numbers, Offer, Shared, Shed, SoleWorker, Ticket, Verdict, Waiter,
+    Admission, Class, Grant, Numbers, Offer, Priority, Shed, Slots, Ticket, Verdict, Waiter,
 };
 
-const MS: u64 = 1_000_000;
-
-/// A slot and room to wait for it.
-const NUMBERS: Numbers = Numbers {
-    limit: 1,
-    floor_slots: 0,
-    max_held: 100,
-    hold_budget_ns: 2500 * MS,
-    hold_bound_ns: 0,
-    overloaded: 0,
-    service_time_ns: 0,
-    low_share_milli: 0,
-};
-
-/// The numbers that two workers share.
-#[derive(Clone, Default)]
-struct Host(Rc<RefCell<SoleWorker>>);
-
-impl Shared for Host {
-    fn take(&mut self, bound: u64) -> bool {
-        self.0.borrow_mut().take(bound)
-    }
-    fn give(&mut self) {
-        self.0.borrow_mut().give();
-    }
-    fn inflight(&self) -> u64 {
-        self.0.borrow().inflight()
-    }
-    fn wait(&mut self, class: Class, count: u64) {
-        self.0.borrow_mut().wait(class, count);
-    }
-    fn leave(&mut self, class: Class, count: u64) {
-        self.0.borrow_mut().leave(class, count);
-    }
-    fn waiting(&self, class: Class) -> u64 {
-        self.0.borrow().waiting(class)
-    }
-    fn hold(&mut self) {
-        self.0.borrow_mut().hold();
-    }
-    fn unhold(&mut self) {
-        self.0.borrow_mut().unhold();
-    }
-    fn held(&self) -> u64 {
-        self.0.borrow().held()
-    }
-}
+const WORKERS: usize = 3;
+const CAPACITY: usize = 10;
 
 /// A held request as the test knows it; the key is its token, which grows with time.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     worker: usize,
+    class: Class,
     offer: Offer,
     ticket: Ticket,
     since_ns: u64,
 }
 
-struct Model {
-    workers: [Admission; 2],
-    host: Host,
-    numbers: Numbers,
-    paused: [bool; 2],
-    held: BTreeMap<u64, Held>,
-    inflight: u64,
-    /// Source served last, by worker and class.
-    last: [[Option<u16>; Class::COUNT]; 2],
-    now_ns: u64,
-    offered: u64,
-    left: BTreeMap<&'static str, u64>,
+#[derive(Clone, Copy)]
+struct Source {
+    priority: Priority,
+    never_retries: bool,
+    probes: bool,
+    guard_after: u32,
+    refused_in_row: u64,
+    last_success_ns: Option<u64>,
+    floor: Bucket,
 }
 
-impl Model {
-    fn new(capacity: usize) -> Model {
-        Model {
-            workers: [Admission::new(capacity), Admission::new(capacity)],
-            host: Host::default(),
-            numbers: Numbers {
-                limit: 4,
-                max_held: 12,
-                ..NUMBERS
-            },
-            paused: [false; 2],
-            held: BTreeMap::new(),
-            inflight: 0,
-            last: [[None; Class::COUNT]; 2],
-            now_ns: 1,
-            offered: 0,
-            left: BTreeMap::new(),
+/// Tokens as everybody would write them down.
+#[derive(Clone, Copy)]
+struct Bucket {
+    tokens: f64,
+    at_ns: u64,
+    rate: f64,
+    cap: f64,
+}
+
+impl Bucket {
+    fn new(rate: f64, cap: f64) -> Bucket {
+        Bucket {
+            tokens: cap,
+            at_ns: 0,
+            rate,
+            cap,
         }
     }
 
-    fn can_use_a_slot(&self, held: &Held) -> bool {
-        !(held.offer.ring && self.paused[held.worker])
+    fn level(&mut self, now_ns: u64) -> f64 {
+        let passed_s = (now_ns - self.at_ns) as f64 / SECOND as f64;
+        self.tokens = (self.tokens + passed_s * self.rate).min(self.cap);
+        self.at_ns = now_ns;
+        self.tokens
+    }
+}
+
+/// How classes and turns are.
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Queue,
+    Codel,
+    /// From one to the other and back: then nothing is said about turns.
+    Changing,
+}
+
+struct World {
+    slots: Slots,
+    workers: Vec<Admission>,
+    numbers: Numbers,
+    mode: Mode,
+    sources: Vec<Source>,
+    floor: Bucket,
+    paused: [bool; WORKERS],
+    /// Told to be woken, and has not looked yet.
+    named: [bool; WORKERS],
+    held: BTreeMap<u64, Held>,
+    inflight: u64,
+    /// Source served last, by worker, kind and class.
+    last: [[[Option<u16>; Class::COUNT]; 2]; WORKERS],
+    now_ns: u64,
+    tokens: u64,
+    offered: [u64; Class::COUNT],
+    shed: [u64; Class::COUNT],
+    left: BTreeMap<&'static str, u64>,
+}
+
+impl World {
+    fn new(seed: &mut Seed, mode: Mode) -> World {
+        let priorities = [
+            Priority::High,
+            Priority::Default,
+            Priority::Default,
+            Priority::Low,
+            Priority::Low,
+        ];
+        let source = |&priority: &Priority| Source {
+            priority,
+            never_retries: seed.chance(2),
+            probes: seed.chance(8),
+            guard_after: [0, 0, 2, 3][seed.index(4)],
+            refused_in_row: 0,
+            last_success_ns: None,
+            floor: Bucket::new(2.0, 2.0),
+        };
+        let sources = priorities.iter().map(source).collect();
+        let floor_rate = [0, 1, 5][seed.index(3)];
+        let mut world = World {
+            slots: Slots::new(WORKERS, priorities.len()),
+            workers: (0..WORKERS)
+                .map(|worker| Admission::new(worker, CAPACITY))
+                .collect(),
+            numbers: NUMBERS,
+            mode,
+            sources,
+            floor: Bucket::new(floor_rate as f64, floor_rate as f64),
+            paused: [false; WORKERS],
+            named: [false; WORKERS],
+            held: BTreeMap::new(),
+            inflight: 0,
+            last: [[[None; Class::COUNT]; 2]; WORKERS],
+            now_ns: SECOND,
+            tokens: 0,
+            offered: [0; Class::COUNT],
+            shed: [0; Class::COUNT],
+            left: BTreeMap::new(),
+        };
+        world.numbers.floor_rate_milli = 1000 * floor_rate;
+        world.change_numbers(seed);
+        world
     }
 
-    /// The first class in which anybody waits that could use a slot.
-    fn first_class(&self) -> Option<Class> {
-        self.held
-            .values()
-            .filter(|held| self.can_use_a_slot(held))
-            .map(|h| h.offer.class)
-            .min()
+    fn change_numbers(&mut self, seed: &mut Seed) {
+        let is_codel = match self.mode {
+            Mode::Queue => false,
+            Mode::Codel => true,
+            Mode::Changing => seed.chance(2),
+        };
+        self.numbers = Numbers {
+            limit: seed.between(1, 6),
+            floor_slots: seed.below(3),
+            floor_rate_milli: self.numbers.floor_rate_milli,
+            max_held: seed.between(4, 25),
+            hold_budget_ns: seed.between(20, 600) * MS,
+            hold_bound_ns: seed.below(3) * 40 * MS,
+            growing: seed.chance(4),
+            service_time_ns: seed.below(60) * MS,
+            repeat_share_milli: [0, 500, 800][seed.index(3)],
+            share_rate_milli: [0, 3000, 20_000][seed.index(3)],
+            codel_target_ns: if is_codel { 5 * MS } else { 0 },
+            codel_interval_ns: 100 * MS,
+            pace_interval_ns: 0,
+            pace_depth_ns: 0,
+        };
+    }
+
+    fn is_codel(&self) -> bool {
+        self.numbers.codel_target_ns > 0
     }
 
     fn limit_of(&self, class: Class) -> u64 {
-        if class == Class::Low && self.numbers.low_share_milli > 0 {
-            (self.numbers.limit * self.numbers.low_share_milli / 1000).max(1)
+        if class == Class::Repeat && self.numbers.repeat_share_milli > 0 {
+            (self.numbers.limit * self.numbers.repeat_share_milli / 1000).max(1)
         } else {
             self.numbers.limit
         }
     }
 
-    fn is_spent(&self, held: &Held) -> bool {
-        let numbers = &self.numbers;
-        let end = held
-            .offer
-            .until_ns
-            .saturating_sub(2 * numbers.service_time_ns);
-        let mut spent = self.now_ns >= end.min(held.since_ns + numbers.hold_budget_ns);
-        let class = held.offer.class;
-        if numbers.overloaded & class.bit() != 0 && numbers.hold_bound_ns > 0 {
-            let slots = if class == Class::High { 3 } else { 1 };
-            let bound = numbers.hold_bound_ns.max(slots * numbers.service_time_ns);
-            spent |= self.now_ns - held.since_ns >= bound;
-        }
-        spent
+    /// The first class in which anybody waits for a slot.
+    fn first_class(&self) -> Option<Class> {
+        let wait_for_slot = self.held.values().filter(|held| !held.offer.ring);
+        wait_for_slot.map(|held| held.class).min()
     }
 
-    /// The oldest of the lowest class below `class` at a worker.
-    fn outranked(&self, worker: usize, class: Class) -> Option<u64> {
-        let below = |(_, held): &(&u64, &Held)| held.worker == worker && held.offer.class > class;
-        let lowest = self
+    /// How long a class may be held.
+    fn bound(&self, class: Class) -> u64 {
+        let numbers = &self.numbers;
+        if self.slots.overloaded() & class.bit() == 0 {
+            return numbers.hold_budget_ns;
+        }
+        let h = numbers.hold_bound_ns;
+        let w = numbers.service_time_ns;
+        let bound = match class {
+            _ if self.is_codel() => 10 * MS,
+            _ if h == 0 => u64::MAX,
+            Class::High => h.max(3 * w).max(50 * MS),
+            Class::NeverRetries | Class::Default | Class::Low => h.max(w).max(50 * MS),
+            _ => h.max(w).max(10 * MS),
+        };
+        let bound = if numbers.growing && !self.is_codel() {
+            bound.max(250 * MS)
+        } else {
+            bound
+        };
+        bound.min(numbers.hold_budget_ns)
+    }
+
+    fn is_too_late(&self, until_ns: u64) -> bool {
+        self.now_ns >= until_ns.saturating_sub(2 * self.numbers.service_time_ns)
+    }
+
+    fn is_spent(&self, held: &Held) -> bool {
+        self.is_too_late(held.offer.until_ns)
+            || self.now_ns - held.since_ns >= self.bound(held.class)
+    }
+
+    /// The oldest of a class at a worker.
+    fn oldest(&self, worker: usize, class: Class) -> Option<u64> {
+        let mut of_class = self
             .held
             .iter()
-            .filter(below)
-            .map(|(_, held)| held.offer.class)
-            .max()?;
-        let of_lowest =
-            |(_, held): &(&u64, &Held)| held.worker == worker && held.offer.class == lowest;
-        self.held.iter().find(of_lowest).map(|(&token, _)| token)
+            .filter(|(_, held)| held.worker == worker && held.class == class);
+        of_class.next().map(|(&token, _)| token)
+    }
+
+    fn lowest(&self, at: impl Fn(&Held) -> bool) -> Option<Class> {
+        let held = self.held.values().filter(|held| at(held));
+        held.map(|held| held.class).max()
+    }
+
+    fn left(&mut self, why: &'static str) {
+        *self.left.entry(why).or_default() += 1;
     }
 
     fn forget(&mut self, waiter: &Waiter, why: &'static str) -> Held {
-        *self.left.entry(why).or_default() += 1;
+        self.left(why);
         let held = self
             .held
             .remove(&waiter.token)
             .expect("left twice, or never held");
         assert_eq!(
-            (waiter.class, waiter.source),
-            (held.offer.class, held.offer.source)
+            (waiter.class, waiter.source, waiter.ring),
+            (held.class, held.offer.source, held.offer.ring)
+        );
+        assert_eq!(
+            (waiter.since_ns, waiter.until_ns),
+            (held.since_ns, held.offer.until_ns)
         );
         held
     }
 
-    fn offer(&mut self, seed: &mut Seed) {
-        let worker = seed.index(2);
-        self.offered += 1;
-        let offer = Offer {
-            token: self.offered,
-            class: Class::ALL[seed.index(4)],
-            source: seed.below(3) as u16,
-            until_ns: self.now_ns + seed.below(400) * MS,
-            ring: seed.chance(3),
-            floor: seed.chance(20),
-        };
-        let inflight = self.host.inflight();
-        let first = self.first_class();
-        let must_push = self.held.values().filter(|h| h.worker == worker).count() == 10
-            || self.held.len() as u64 >= self.numbers.max_held;
-        let paused = offer.ring && self.paused[worker];
-        let verdict =
-            self.workers[worker].offer(self.now_ns, &offer, &self.numbers, &mut self.host);
-        let by_floor = offer.floor && inflight < self.numbers.limit + self.numbers.floor_slots;
-        let by_slot = !paused
-            && first.is_none_or(|first| first > offer.class)
-            && inflight < self.limit_of(offer.class);
-        assert_eq!(verdict == Verdict::Admit, by_floor || by_slot);
-        match verdict {
-            Verdict::Admit => {
-                self.inflight += 1;
-                *self.left.entry("admitted at once").or_default() += 1;
+    fn is_guarded(&self, source: u16) -> bool {
+        let source = &self.sources[usize::from(source)];
+        source.guard_after > 0 && source.refused_in_row >= u64::from(source.guard_after)
+    }
+
+    /// What a request may be judged as: within its share and over it.
+    fn classes(&self, offer: &Offer) -> [Class; 2] {
+        if self.is_codel() {
+            return [Class::Default; 2];
+        }
+        let repeat = offer.repeat && !offer.never_retries;
+        match offer.priority {
+            _ if self.is_guarded(offer.source) => [Class::High; 2],
+            Priority::High => [Class::High; 2],
+            Priority::Default if offer.never_retries => {
+                [Class::NeverRetries, Class::NeverRetriesOverShare]
             }
+            Priority::Default if repeat => [Class::Repeat; 2],
+            Priority::Default => [Class::Default, Class::DefaultOverShare],
+            Priority::Low if repeat => [Class::Repeat, Class::LowOverShare],
+            Priority::Low => [Class::Low, Class::LowOverShare],
+        }
+    }
+
+    fn offer(&mut self, seed: &mut Seed) {
+        let worker = seed.index(WORKERS);
+        self.tokens += 1;
+        let number = seed.index(self.sources.len());
+        let source = self.sources[number];
+        let offer = Offer {
+            token: self.tokens,
+            source: number as u16,
+            priority: source.priority,
+            never_retries: source.never_retries,
+            repeat: seed.chance(4),
+            handshake: seed.chance(20),
+            probes: source.probes,
+            guard_after: source.guard_after,
+            until_ns: self.now_ns + seed.below(900) * MS,
+            ring: seed.chance(4),
+        };
+        let [within, over] = self.classes(&offer);
+        let (class, verdict) =
+            self.workers[worker].offer(self.now_ns, &offer, &self.numbers, &self.slots);
+        self.offered[class as usize] += 1;
+        let may_be_over = self.numbers.share_rate_milli > 0;
+        assert!(
+            class == within || (may_be_over && class == over),
+            "{class:?}"
+        );
+        let is_admitted = self.expect_admitted(worker, class, &offer, verdict);
+        match verdict {
+            Verdict::Admit | Verdict::Floor => {
+                assert!(is_admitted);
+                self.inflight += u64::from(!offer.ring);
+            }
+            _ => assert!(!is_admitted, "{offer:?} {verdict:?}"),
+        }
+        self.check_full(worker, class, &offer, verdict);
+        match verdict {
+            Verdict::Admit => self.left("admitted at once"),
+            Verdict::Floor => self.left("admitted by the floor"),
             Verdict::Hold { ticket, pushed_out } => {
-                let outranked = if must_push {
-                    self.outranked(worker, offer.class)
-                } else {
-                    None
-                };
-                assert_eq!(pushed_out.map(|waiter| waiter.token), outranked);
-                assert_eq!(must_push, pushed_out.is_some());
                 if let Some(waiter) = pushed_out {
+                    self.shed[waiter.class as usize] += 1;
                     self.forget(&waiter, "outranked");
                 }
                 let held = Held {
                     worker,
+                    class,
                     offer,
                     ticket,
                     since_ns: self.now_ns,
                 };
-                assert!(!self.is_spent(&held) || self.numbers.overloaded != 0);
+                assert!(!self.is_spent(&held));
                 self.held.insert(offer.token, held);
             }
-            Verdict::Shed(Shed::HeldFull) => {
-                assert!(must_push && self.outranked(worker, offer.class).is_none());
-                *self.left.entry("held full").or_default() += 1;
-            }
             Verdict::Shed(why) => {
-                assert_eq!(why, Shed::HoldSpent);
-                let reserve = 2 * self.numbers.service_time_ns;
-                assert!(offer.until_ns.saturating_sub(reserve) <= self.now_ns);
-                *self.left.entry("no budget").or_default() += 1;
+                self.shed[class as usize] += 1;
+                self.left(match why {
+                    Shed::HeldFull => "held full",
+                    _ => "no budget",
+                });
+                assert_eq!(why == Shed::HoldSpent, self.is_too_late(offer.until_ns));
             }
         }
     }
 
-    /// Grants at one worker until it has nothing to do; says whether others should be woken.
-    fn grant_all(&mut self, worker: usize) -> bool {
-        loop {
-            let first = self.first_class();
-            let is_full = |m: &Model, class| m.host.inflight() >= m.limit_of(class);
-            match self.workers[worker].grant(self.now_ns, &self.numbers, &mut self.host) {
-                Grant::Idle => {
-                    assert!(
-                        first.is_none_or(|class| is_full(self, class)),
-                        "a slot is left idle"
-                    );
-                    return false;
+    /// Whether an offer goes on at once; near the edge of a bucket the verdict itself decides.
+    fn expect_admitted(
+        &mut self,
+        worker: usize,
+        class: Class,
+        offer: &Offer,
+        verdict: Verdict,
+    ) -> bool {
+        let goes_on = if offer.ring {
+            let mut here = self.held.values().filter(|held| held.worker == worker);
+            !self.paused[worker] && !here.any(|held| held.offer.ring && held.class <= class)
+        } else {
+            self.first_class().is_none_or(|first| first > class)
+                && self.inflight < self.limit_of(class)
+        };
+        if goes_on {
+            assert_eq!(verdict, Verdict::Admit);
+            return true;
+        }
+        assert_ne!(verdict, Verdict::Admit);
+        let now_ns = self.now_ns;
+        let is_guarded = self.is_guarded(offer.source);
+        let source = &mut self.sources[usize::from(offer.source)];
+        let starves = source
+            .last_success_ns
+            .is_none_or(|last_ns| now_ns - last_ns >= 10 * SECOND);
+        let may = offer.handshake || offer.probes || is_guarded || starves;
+        let has_slot = offer.ring || self.inflight < self.numbers.limit + self.numbers.floor_slots;
+        let tokens = source.floor.level(now_ns).min(self.floor.level(now_ns));
+        if !may || !has_slot || self.numbers.floor_rate_milli == 0 || tokens < 1.0 - 1e-6 {
+            return false;
+        }
+        if tokens < 1.0 + 1e-6 && verdict != Verdict::Floor {
+            return false;
+        }
+        source.floor.tokens -= 1.0;
+        self.floor.tokens -= 1.0;
+        true
+    }
+
+    /// A full queue has room for a class as long as it holds a lower one.
+    fn check_full(&self, worker: usize, class: Class, offer: &Offer, verdict: Verdict) {
+        let here = |held: &Held| held.worker == worker;
+        let count_here = self.held.values().filter(|&held| here(held)).count();
+        let excess = (self.held.len() as u64).checked_sub(self.numbers.max_held);
+        let below = self.held.values().filter(|held| held.class > class).count() as u64;
+        let expected = if count_here == CAPACITY {
+            let lowest = self.lowest(here).filter(|&lowest| lowest > class);
+            lowest
+                .map(|lowest| self.oldest(worker, lowest))
+                .ok_or(Shed::HeldFull)
+        } else {
+            match excess {
+                None => Ok(None),
+                Some(excess) if excess >= below => Err(Shed::HeldFull),
+                Some(_) => {
+                    let lowest = self.lowest(|_| true);
+                    Ok(lowest.and_then(|lowest| self.oldest(worker, lowest)))
                 }
-                Grant::Elsewhere => {
-                    let class = first.expect("nobody waits elsewhere");
-                    assert!(!is_full(self, class));
-                    let here = self.held.values().filter(|h| h.worker == worker);
-                    let mut here = here.filter(|h| self.can_use_a_slot(h));
-                    assert!(
-                        here.all(|h| h.offer.class > class),
-                        "one of the class waits here"
-                    );
-                    return true;
+            }
+        };
+        match verdict {
+            Verdict::Hold { pushed_out, .. } => {
+                assert_eq!(Ok(pushed_out.map(|waiter| waiter.token)), expected);
+            }
+            Verdict::Shed(Shed::HeldFull) => assert_eq!(expected, Err(Shed::HeldFull)),
+            _ => assert!(verdict != Verdict::Shed(Shed::Outranked), "{offer:?}"),
+        }
+    }
+
+    /// Grants at one worker until it has nothing to do; says who is to be woken.
+    fn grant_all(&mut self, worker: usize) -> Option<usize> {
+        loop {
+            self.named[worker] = false;
+            let first = self.first_class();
+            let has_slot = first.is_some_and(|class| self.inflight < self.limit_of(class));
+            let here = |held: &&Held| held.worker == worker;
+            let ring = self.held.values().filter(here).filter(|h| h.offer.ring);
+            let first_ring = ring.map(|held| held.class).min();
+            let first_ring = first_ring.filter(|_| !self.paused[worker]);
+            let slot_here = self.held.values().filter(here).filter(|h| !h.offer.ring);
+            let first_here = slot_here.map(|held| held.class).min();
+            let is_over = self.held.len() as u64 > self.numbers.max_held;
+            let excess = self.lowest(|_| is_over);
+            let excess = excess.and_then(|lowest| self.oldest(worker, lowest));
+            let grant = self.workers[worker].grant(self.now_ns, &self.numbers, &self.slots);
+            if excess.is_some() {
+                assert!(matches!(grant, Grant::Shed(_, Shed::Outranked)));
+            }
+            match grant {
+                Grant::Idle | Grant::Elsewhere(_) => {
+                    assert_eq!(first_ring, None, "a ring request is left waiting");
+                    let can_give = has_slot && first_here == first;
+                    assert!(!can_give, "a slot is left idle");
+                    let others = (0..WORKERS).filter(|&other| self.waits_at(other, first));
+                    let others: Vec<usize> = others.collect();
+                    if let Grant::Elsewhere(other) = grant {
+                        assert!(has_slot && others.contains(&other) && other != worker);
+                        assert!(!self.named[other], "named twice");
+                        self.named[other] = true;
+                        return Some(other);
+                    }
+                    assert!(!has_slot || others.iter().any(|&other| self.named[other]));
+                    return None;
                 }
                 Grant::Shed(waiter, why) => {
+                    self.shed[waiter.class as usize] += 1;
+                    if why == Shed::Outranked {
+                        assert_eq!(Some(waiter.token), excess);
+                        self.forget(&waiter, "too many are held");
+                        continue;
+                    }
                     assert_eq!(why, Shed::HoldSpent);
                     let held = self.forget(&waiter, "spent at its turn");
                     assert!(self.is_spent(&held));
                 }
                 Grant::Admit(waiter) => {
                     let held = self.forget(&waiter, "granted");
-                    self.inflight += 1;
-                    assert_eq!(Some(waiter.class), first, "a lower class went first");
-                    assert!(self.can_use_a_slot(&held) && !self.is_spent(&held));
+                    assert!(!self.is_spent(&held) && held.worker == worker);
+                    if waiter.ring {
+                        assert_eq!(Some(waiter.class), first_ring);
+                        assert!(!has_slot || first_here != first || first >= first_ring);
+                    } else {
+                        assert!(has_slot);
+                        assert_eq!(Some(waiter.class), first, "a lower class went first");
+                        self.inflight += 1;
+                    }
                     self.check_turn(worker, &waiter);
-                    self.last[worker][waiter.class as usize] = Some(waiter.source);
+                    let kind = usize::from(waiter.ring);
+                    self.last[worker][kind][waiter.class as usize] = Some(waiter.source);
                 }
             }
         }
     }
 
+    fn waits_at(&self, worker: usize, class: Option<Class>) -> bool {
+        let mut held = self.held.values();
+        held.any(|h| h.worker == worker && Some(h.class) == class && !h.offer.ring)
+    }
+
     fn check_turn(&self, worker: usize, served: &Waiter) {
-        let newest_first = self.numbers.overloaded & served.class.bit() != 0;
-        let rivals = || {
-            let line = self.held.iter().map(move |(&token, held)| (token, held));
-            line.filter(move |(_, h)| h.worker == worker && h.offer.class == served.class)
-        };
-        let could_go =
-            |source: u16| rivals().any(|(_, h)| h.offer.source == source && self.can_use_a_slot(h));
-        if self.last[worker][served.class as usize] == Some(served.source) {
-            let others = (0..3).filter(|&source| source != served.source);
-            let waits: Vec<u16> = others.filter(|&s| could_go(s)).collect();
-            assert!(
-                waits.is_empty(),
-                "{} twice in a row before {waits:?}",
-                served.source
-            );
+        if self.mode == Mode::Changing {
+            return;
         }
-        let same = |h: &Held| h.offer.source == served.source && h.offer.ring == served.ring;
-        for (token, held) in rivals().filter(|(_, held)| same(held)) {
+        let overloaded = self.slots.overloaded() & served.class.bit() != 0;
+        let newest_first = overloaded && !self.is_codel();
+        let rivals: Vec<(u64, &Held)> = self
+            .held
+            .iter()
+            .map(|(&token, held)| (token, held))
+            .filter(|(_, h)| h.worker == worker && h.class == served.class)
+            .filter(|(_, h)| h.offer.ring == served.ring)
+            .collect();
+        let kind = usize::from(served.ring);
+        let last = self.last[worker][kind][served.class as usize];
+        if !self.is_codel() && last == Some(served.source) {
+            let mut others = rivals.iter();
+            let waits = others.any(|(_, held)| held.offer.source != served.source);
+            assert!(!waits, "{served:?} twice in a row");
+        }
+        for (token, held) in rivals {
+            if held.offer.source != served.source && !self.is_codel() {
+                continue;
+            }
             let in_order = if newest_first {
                 token < served.token
             } else {
@@ -299,17 +510,13 @@ impl Model {
 
     fn expire(&mut self, worker: usize) {
         let mut shed = Vec::new();
-        let Model {
-            workers,
-            host,
-            numbers,
-            now_ns,
-            ..
-        } = self;
-        workers[worker].expire(*now_ns, numbers, host, |waiter| shed.push(waiter));
-        let order = |w: &Waiter| (std::cmp::Reverse(w.class), w.token);
+        self.workers[worker].expire(self.now_ns, &self.numbers, &self.slots, |waiter| {
+            shed.push(waiter);
+        });
+        let order = |w: &Waiter| (Reverse(w.class), w.token);
         assert!(shed.is_sorted_by_key(order), "out of order: {shed:?}");
         for waiter in &shed {
+            self.shed[waiter.class as usize] += 1;
             let held = self.forget(waiter, "expired");
             assert!(self.is_spent(&held) && held.worker == worker);
         }
@@ -320,70 +527,116 @@ impl Model {
         );
     }
 
-    fn change_numbers(&mut self, seed: &mut Seed) {
-        self.numbers = Numbers {
-            limit: seed.between(1, 6),
-            floor_slots: seed.below(3),
-            max_held: seed.between(4, 16),
-            hold_budget_ns: seed.between(20, 300) * MS,
-            hold_bound_ns: seed.below(3) * 20 * MS,
-            overloaded: seed.below(16),
-            service_time_ns: seed.below(20) * MS,
-            low_share_milli: [0, 500, 800][seed.index(3)],
-        };
+    fn pulse(&mut self) {
+        let counts = (self.offered, self.shed);
+        let pulse = self.slots.pulse(self.now_ns, &self.numbers, || counts);
+        let pulse = pulse.expect("no other thread is at it");
+        assert_eq!(pulse.inflight, self.inflight);
+        assert_eq!(pulse.held, self.held.len() as u64);
+        assert!(pulse.peak >= self.inflight);
+        assert_eq!(pulse.overloaded == 0, pulse.overload_since_ns == 0);
+        if pulse.overloaded != 0 {
+            self.left("overloaded, at a pulse");
+        }
+    }
+
+    /// A source has a success or a failure.
+    fn fare(&mut self, seed: &mut Seed) {
+        let number = seed.index(self.sources.len());
+        let source = &mut self.sources[number];
+        if seed.chance(3) {
+            self.slots.succeeded(number as u16, self.now_ns);
+            source.refused_in_row = 0;
+            source.last_success_ns = Some(self.now_ns);
+        } else {
+            self.slots.refused(number as u16);
+            source.refused_in_row += 1;
+        }
     }
 
     fn check(&self) {
-        assert_eq!(self.host.inflight(), self.inflight);
-        assert_eq!(self.host.held(), self.held.len() as u64);
+        assert_eq!(self.slots.inflight(), self.inflight);
+        assert_eq!(self.slots.held(), self.held.len() as u64);
         for class in Class::ALL {
-            let of_class = self.held.values().filter(|held| held.offer.class == class);
-            let visible = of_class.filter(|held| self.can_use_a_slot(held)).count();
-            assert_eq!(self.host.waiting(class), visible as u64, "{class:?}");
+            let of_class = self.held.values().filter(|held| held.class == class);
+            let waiting = of_class.filter(|held| !held.offer.ring).count();
+            assert_eq!(self.slots.waiting(class), waiting as u64, "{class:?}");
         }
         for (worker, admission) in self.workers.iter().enumerate() {
-            let here = self
-                .held
-                .values()
-                .filter(|held| held.worker == worker)
-                .count();
-            assert_eq!(admission.held(), here);
+            for class in Class::ALL {
+                let mine = |held: &&Held| held.worker == worker && held.class == class;
+                let count = self.held.values().filter(mine).count();
+                assert_eq!(admission.held_of(class) as usize, count);
+            }
+            let here = self.held.values().filter(|held| held.worker == worker);
+            assert_eq!(admission.held(), here.count());
+        }
+        for (number, source) in self.sources.iter().enumerate() {
+            let standing = self.slots.standing(number as u16);
+            assert_eq!(standing.refused_in_row, source.refused_in_row);
+            assert_eq!(
+                standing.last_success_ns,
+                source.last_success_ns.unwrap_or(0)
+            );
         }
     }
 
     fn step(&mut self, seed: &mut Seed) {
-        match seed.below(20) {
-            0..=8 => self.offer(seed),
-            9..=12 if self.inflight > 0 => {
-                let worker = seed.index(2);
+        match seed.below(24) {
+            0..=9 => self.offer(seed),
+            10..=13 if self.inflight > 0 => {
+                let worker = seed.index(WORKERS);
                 self.inflight -= 1;
-                self.workers[worker].release(&mut self.host);
-                if self.grant_all(worker) {
-                    self.grant_all(1 - worker);
+                self.workers[worker].release(&self.slots);
+                let mut next = Some(worker);
+                while let Some(worker) = next {
+                    next = self.grant_all(worker);
                 }
             }
-            13 | 14 => self.now_ns += seed.below(30) * MS,
-            15 => self.expire(seed.index(2)),
-            16 => {
+            14 | 15 => self.now_ns += seed.below(30) * MS,
+            16 => self.expire(seed.index(WORKERS)),
+            17 => {
                 let Some((&token, &held)) = seed.pick(&self.held) else {
                     return;
                 };
                 let worker = &mut self.workers[held.worker];
-                assert!(worker.cancel(held.ticket, &mut self.host));
-                assert!(!worker.cancel(held.ticket, &mut self.host), "it left twice");
+                assert!(worker.cancel(held.ticket, &self.slots));
+                assert!(!worker.cancel(held.ticket, &self.slots), "it left twice");
                 self.held.remove(&token);
             }
-            17 => {
-                let worker = seed.index(2);
+            18 => {
+                let worker = seed.index(WORKERS);
                 self.paused[worker] = seed.chance(2);
-                self.workers[worker].pause_ring(self.paused[worker], &mut self.host);
+                self.workers[worker].pause_ring(self.paused[worker], &self.slots);
             }
-            18 if seed.chance(3) => self.change_numbers(seed),
+            19 if seed.chance(3) => self.change_numbers(seed),
+            19 if seed.chance(40) => self.now_ns += 20 * SECOND,
+            20 | 21 => self.pulse(),
+            22 => self.fare(seed),
             _ => {
-                for worker in [0, 1] {
+                // Each time that all look, all of the lowest class can leave.
+                for worker in (0..WORKERS).cycle().take(WORKERS * Class::COUNT) {
                     self.grant_all(worker);
                 }
+                let over = self.held.len() as u64 > self.numbers.max_held;
+                assert!(!over, "more are held than may be when all have looked");
             }
+        }
+    }
+
+    /// All that wait go away and all slots are given back.
+    fn end(&mut self) {
+        for held in self.held.values() {
+            assert!(self.workers[held.worker].cancel(held.ticket, &self.slots));
+        }
+        self.held.clear();
+        for _ in 0..std::mem::take(&mut self.inflight) {
+            self.workers[0].release(&self.slots);
+        }
+        self.check();
+        for worker in 0..WORKERS {
+            self.named[worker] = false;
+            assert_eq!(self.grant_all(worker), None);
         }
     }
 }
@@ -391,149 +644,25 @@ impl Model {
 #[test]
 fn slots_classes_turns_and_bounds_hold_whatever_happens() {
     let mut seed = Seed::printed("slots_classes_turns_and_bounds_hold_whatever_happens");
-    let mut left = BTreeMap::new();
-    for _ in 0..60 {
-        let mut model = Model::new(10);
-        for _ in 0..1500 {
-            model.step(&mut seed);
-            model.check();
-        }
-        for (why, count) in model.left {
-            *left.entry(why).or_insert(0) += count;
-        }
-    }
-    assert_eq!(left.len(), 7, "the driver misses a way: {left:?}");
-    assert!(
-        left.values().all(|&count| count > 50),
-        "the driver hardly reaches one: {left:?}"
-    );
-}
-
-fn offer(token: u64, class: Class, source: u16) -> Offer {
-    Offer {
-        token,
-        class,
-        source,
-        until_ns: u64::MAX,
-        ring: false,
-        floor: false,
-    }
-}
-
-/// One slot, taken, and these requests held in order.
-fn held(offers: &[Offer], numbers: &Numbers) -> (Admission, SoleWorker) {
-    let (mut admission, mut shared) = (Admission::new(64), SoleWorker::default());
-    while shared.take(numbers.limit) {}
-    for (i, offer) in offers.iter().enumerate() {
-        let verdict = admission.offer(i as u64, offer, numbers, &mut shared);
-        assert!(matches!(verdict, Verdict::Hold { .. }), "{verdict:?}");
-    }
-    (admission, shared)
-}
-
-/// The order in which slots that become free one by one are given out.
-fn order(mut admission: Admission, mut shared: SoleWorker, numbers: &Numbers) -> Vec<u64> {
-    let mut tokens = Vec::new();
-    loop {
-        admission.release(&mut shared);
-        match admission.grant(1000, numbers, &mut shared) {
-            Grant::Admit(waiter) => tokens.push(waiter.token),
-            other => {
-                assert_eq!(other, Grant::Idle);
-                return tokens;
+    for mode in [Mode::Queue, Mode::Codel, Mode::Changing] {
+        let mut left = BTreeMap::new();
+        for _ in 0..rounds(20) {
+            let mut world = World::new(&mut seed, mode);
+            for _ in 0..1500 {
+                world.step(&mut seed);
+                world.check();
+            }
+            world.end();
+            for (why, count) in world.left {
+                *left.entry(why).or_insert(0) += count;
             }
         }
+        // Nobody is of a lower class when all are of one.
+        let ways = if mode == Mode::Codel { 9 } else { 10 };
+        assert_eq!(left.len(), ways, "the driver misses a way: {left:?}");
+        assert!(
+            left.values().all(|&count| count > 10),
+            "the driver hardly reaches one: {left:?}"
+        );
     }
-}
-
-#[test]
-fn sources_of_a_class_take_turns_and_a_flood_waits_behind_itself() {
-    let numbers = NUMBERS;
-    let mut offers: Vec<_> = (0..5).map(|i| offer(i, Class::Default, 7)).collect();
-    offers.extend([offer(10, Class::Default, 8), offer(20, Class::Default, 9)]);
-    offers.extend([offer(11, Class::Default, 8), offer(30, Class::High, 7)]);
-    let (admission, shared) = held(&offers, &numbers);
-    assert_eq!(
-        order(admission, shared, &numbers),
-        [30, 0, 10, 20, 1, 11, 2, 3, 4]
-    );
-}
-
-#[test]
-fn newest_goes_first_only_in_a_class_that_is_overloaded() {
-    let overloaded = Class::Default.bit();
-    let numbers = Numbers {
-        limit: 1,
-        overloaded,
-        ..NUMBERS
-    };
-    let mut offers: Vec<_> = (0..3).map(|i| offer(i, Class::Default, 0)).collect();
-    offers.extend((10..13).map(|i| offer(i, Class::Low, 0)));
-    let (admission, shared) = held(&offers, &numbers);
-    assert_eq!(order(admission, shared, &numbers), [2, 1, 0, 10, 11, 12]);
-}
-
-#[test]
-fn an_arrival_waits_behind_its_own_class_even_when_a_slot_is_free() {
-    let numbers = NUMBERS;
-    let (mut admission, mut shared) = held(&[offer(1, Class::Default, 0)], &numbers);
-    admission.release(&mut shared);
-    let later = admission.offer(5, &offer(2, Class::Default, 1), &numbers, &mut shared);
-    assert!(matches!(later, Verdict::Hold { .. }));
-    let high = admission.offer(5, &offer(3, Class::High, 1), &numbers, &mut shared);
-    assert_eq!(high, Verdict::Admit);
-}
-
-#[test]
-fn a_worker_with_a_free_slot_leaves_it_to_the_higher_class_of_another() {
-    let numbers = NUMBERS;
-    let mut host = Host::default();
-    let (mut first, mut second) = (Admission::new(4), Admission::new(4));
-    assert_eq!(
-        first.offer(0, &offer(1, Class::Low, 0), &numbers, &mut host),
-        Verdict::Admit
-    );
-    first.offer(0, &offer(2, Class::Default, 0), &numbers, &mut host);
-    second.offer(0, &offer(3, Class::High, 0), &numbers, &mut host);
-    assert_eq!(first.grant(1, &numbers, &mut host), Grant::Idle);
-    first.release(&mut host);
-    assert_eq!(first.grant(1, &numbers, &mut host), Grant::Elsewhere);
-    assert!(matches!(second.grant(1, &numbers, &mut host), Grant::Admit(w) if w.token == 3));
-}
-
-#[test]
-fn ring_requests_wait_while_their_lane_is_half_full_and_hold_up_nobody() {
-    let numbers = NUMBERS;
-    let (mut admission, mut shared) = (Admission::new(4), SoleWorker::default());
-    admission.pause_ring(true, &mut shared);
-    let ring = Offer {
-        ring: true,
-        ..offer(1, Class::High, 0)
-    };
-    let verdict = admission.offer(0, &ring, &numbers, &mut shared);
-    assert!(matches!(verdict, Verdict::Hold { .. }));
-    let durable = admission.offer(0, &offer(2, Class::Low, 0), &numbers, &mut shared);
-    assert_eq!(durable, Verdict::Admit);
-    admission.release(&mut shared);
-    assert_eq!(admission.grant(1, &numbers, &mut shared), Grant::Idle);
-    admission.pause_ring(false, &mut shared);
-    let granted = admission.grant(1, &numbers, &mut shared);
-    assert!(matches!(granted, Grant::Admit(waiter) if waiter.token == 1));
-}
-
-#[test]
-fn a_budget_without_room_for_a_slots_time_is_shed_at_once() {
-    let numbers = Numbers {
-        limit: 0,
-        service_time_ns: 30 * MS,
-        ..NUMBERS
-    };
-    let (mut admission, mut shared) = (Admission::new(4), SoleWorker::default());
-    let mut short = offer(1, Class::High, 0);
-    short.until_ns = 60 * MS;
-    let verdict = admission.offer(0, &short, &numbers, &mut shared);
-    assert_eq!(verdict, Verdict::Shed(Shed::HoldSpent));
-    short.until_ns = 60 * MS + 1;
-    let verdict = admission.offer(0, &short, &numbers, &mut shared);
-    assert!(matches!(verdict, Verdict::Hold { .. }));
 }

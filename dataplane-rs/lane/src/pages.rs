@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::map::{Mapping, take_pages};
 use shm_abi::{
     CONTROL_MAGIC, COUNTERS_MAGIC, ControlPage, CountersHeader, LAYOUT_HASH, PAGE_SIZE,
-    SourceCounters, WorkerCounters,
+    REFUSED_ENTRIES, Refused, SourceCounters, SourceState, WorkerCounters,
 };
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -96,9 +96,7 @@ impl Counters {
     /// Makes the file and maps it; the magic is written last.
     pub fn create(options: &CountersOptions) -> Result<Counters> {
         let (workers, sources) = (options.workers as usize, options.sources as usize);
-        let length = size_of::<CountersHeader>()
-            + workers * size_of::<WorkerCounters>()
-            + workers * sources * size_of::<SourceCounters>();
+        let length = refused_at(workers, sources, workers);
         let length = length.next_multiple_of(PAGE_SIZE as usize);
         let file = OpenOptions::new()
             .read(true)
@@ -155,4 +153,38 @@ impl Counters {
         // SAFETY: inside the file by the check above; all fields are atomics.
         unsafe { &*self.map.at(at).cast::<SourceCounters>() }
     }
+
+    /// The words of a source slot, of all workers.
+    pub fn state(&self, slot: usize) -> &SourceState {
+        assert!(slot < self.sources);
+        let at = states_at(self.workers, self.sources) + slot * size_of::<SourceState>();
+        // SAFETY: inside the file by the check above; all fields are atomics.
+        unsafe { &*self.map.at(at).cast::<SourceState>() }
+    }
+
+    /// Adds an entry to the worker's ring of refusals, over the oldest one; only that worker does.
+    pub fn push_refused(&self, worker: usize, entry: &Refused) {
+        let words = self.worker(worker);
+        let place = (words.refused_entries() % REFUSED_ENTRIES) as usize;
+        let at = refused_at(self.workers, self.sources, worker) + place * size_of::<Refused>();
+        // SAFETY: inside the file, and nobody of this process reads it. The control plane copies an
+        // entry and looks afterwards whether it was written over meanwhile.
+        unsafe { self.map.at(at).cast::<Refused>().write(*entry) };
+        // Whoever sees the count sees the entry.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
+        words.add_refused_entries(1);
+    }
+}
+
+/// Where the words of the source slots begin: behind the counts of each worker and slot.
+fn states_at(workers: usize, sources: usize) -> usize {
+    size_of::<CountersHeader>()
+        + workers * size_of::<WorkerCounters>()
+        + workers * sources * size_of::<SourceCounters>()
+}
+
+/// Where a worker's ring of refusals begins; that of the worker after the last: the file's end.
+fn refused_at(workers: usize, sources: usize, worker: usize) -> usize {
+    let ring = REFUSED_ENTRIES as usize * size_of::<Refused>();
+    states_at(workers, sources) + sources * size_of::<SourceState>() + worker * ring
 }

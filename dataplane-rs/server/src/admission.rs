@@ -2,15 +2,15 @@
 //!
 //! The decisions are those of `sluice_core::admission`; here they meet connections and the lane. A
 //! request that is whole asks for a slot (`offer`), a held one gets it later (`grant`) or in vain
-//! (`give_up`). From `publish` on the slot belongs to the frame.
+//! (`give_up`). From `publish` on the slot belongs to the frame. Requests of sources that are
+//! acknowledged at `ring` ask as well, and take none: what bounds them is the lane.
 
 use crate::conn::{Conn, Request, Stage};
 use crate::limits;
-use crate::plane::Slots;
 use crate::request::Whole;
 use crate::tally::ShedReason;
 use crate::worker::Worker;
-use sluice_core::admission::{Grant, Offer, Shed, Verdict};
+use sluice_core::admission::{Grant, Offer, Shed, Ticket, Verdict, Waiter};
 use sluice_core::limits::EXPIRE_INTERVAL_NS;
 use sluice_core::routes::Ack;
 use sluice_kernel::{Backend, Close};
@@ -32,29 +32,36 @@ impl Worker {
         io: &mut B,
         conn: &mut Conn,
         whole: Whole<'_>,
-        request: Request,
+        mut request: Request,
     ) -> bool {
         conn.reader.restart();
         conn.seq = conn.seq.wrapping_add(1);
         if let Some(reason) = self.refused_at_once(&request) {
-            self.shed(io, conn, reason);
+            self.shed_whole(io, conn, whole, &mut request, reason);
             return false;
         }
-        let routed = &request.routed;
-        let offer = Offer {
-            token: conn.token(),
-            class: routed.class,
-            source: routed.slot,
-            until_ns: routed.until_ns,
-            ring: routed.ack == Ack::Ring,
-            floor: false,
-        };
-        let mut slots = Slots(&self.plane);
-        match self
+        if request.id_in_body && self.is_pressed() {
+            self.identify(conn, &mut request, whole.head, Some(whole.body));
+        }
+        let offer = self.offer_of(conn, &whole, &request);
+        if offer.ring && !self.watch_lane() {
+            self.shed_whole(io, conn, whole, &mut request, ShedReason::Stopping);
+            return false;
+        }
+        let slots = &self.plane.slots;
+        let (class, verdict) = self
             .admission
-            .offer(self.now_ns, &offer, &self.numbers, &mut slots)
-        {
-            Verdict::Admit => self.publish(io, conn, whole, request),
+            .offer(self.now_ns, &offer, &self.numbers, slots);
+        self.tally.offered(offer.source, class, offer.repeat);
+        match verdict {
+            Verdict::Admit | Verdict::Floor => {
+                self.tally.admitted(class);
+                if verdict == Verdict::Floor {
+                    self.tally.floored(offer.source);
+                }
+                let taken_ns = (!offer.ring).then_some(self.now_ns);
+                self.publish(io, conn, whole, request, taken_ns)
+            }
             Verdict::Hold { ticket, pushed_out } => {
                 if let Some(waiter) = pushed_out {
                     // Never this connection: its one request was not in the queue yet.
@@ -64,20 +71,71 @@ impl Worker {
                 }
                 let bytes = whole.head.len() + whole.body.len();
                 if !self.memory.fits(&conn.charge, conn.asked.slot, bytes) {
-                    self.admission.cancel(ticket, &mut Slots(&self.plane));
-                    self.shed(io, conn, ShedReason::HeldFull);
+                    self.cancel(ticket);
+                    self.tally.turned_away(class);
+                    self.shed_whole(io, conn, whole, &mut request, ShedReason::HeldFull);
                     return false;
                 }
-                conn.stage = Stage::Held(request, ticket);
+                self.tally.waits(class);
+                conn.stage = Stage::Held(request, ticket, class);
                 // The queue has its own clock, which is never behind this one.
                 self.set_deadline(conn, request.routed.until_ns);
                 true
             }
             Verdict::Shed(why) => {
-                self.shed(io, conn, why.into());
+                self.tally.turned_away(class);
+                self.shed_whole(io, conn, whole, &mut request, why.into());
                 false
             }
         }
+    }
+
+    fn offer_of(&self, conn: &Conn, whole: &Whole<'_>, request: &Request) -> Offer {
+        let (head, routed) = (&request.head, &request.routed);
+        let body_bytes = whole.body.len() as u64;
+        let route = self.config.routes.of_source(routed.slot, routed.source_id);
+        Offer {
+            token: conn.token(),
+            source: routed.slot,
+            priority: routed.priority,
+            never_retries: routed.never_retries,
+            repeat: request.repeat,
+            handshake: route.is_some_and(|route| {
+                route.is_handshake_like(head, whole.head, &self.fields, body_bytes)
+            }),
+            probes: routed.probes,
+            guard_after: routed.guard_after,
+            until_ns: routed.until_ns,
+            ring: routed.ack == Ack::Ring,
+        }
+    }
+
+    /// Whether it matters now who sends something again: somebody waits, or a repeat might have to.
+    fn is_pressed(&self) -> bool {
+        let slots = &self.plane.slots;
+        let share_milli = match self.numbers.repeat_share_milli {
+            0 => 1000,
+            share_milli => share_milli,
+        };
+        slots.overloaded() != 0
+            || slots.held() > 0
+            || slots.inflight().saturating_mul(1000)
+                >= self.numbers.limit.saturating_mul(share_milli)
+    }
+
+    /// Sheds a request that is whole, of which whoever asks for what is missing wants the name.
+    fn shed_whole<B: Backend>(
+        &mut self,
+        io: &mut B,
+        conn: &mut Conn,
+        whole: Whole<'_>,
+        request: &mut Request,
+        reason: ShedReason,
+    ) {
+        if request.id_in_body {
+            self.identify(conn, request, whole.head, Some(whole.body));
+        }
+        self.shed(io, conn, reason);
     }
 
     /// What no slot would help against.
@@ -107,37 +165,33 @@ impl Worker {
         }
     }
 
-    /// Gives one slot back.
-    pub(crate) fn release_slot(&mut self) {
-        self.admission.release(&mut Slots(&self.plane));
-        self.freed = true;
+    /// Gives one slot back that was taken then. `is_sample`: its frame became durable.
+    pub(crate) fn release_slot(&mut self, taken_ns: u64, is_sample: bool) {
+        self.admission.release(&self.plane.slots);
+        let took_ns = self.now_ns.saturating_sub(taken_ns);
+        self.tally.slot_given_back(took_ns, is_sample);
     }
 
     /// Gives free slots to those that wait.
     pub(crate) fn grant<B: Backend>(&mut self, io: &mut B) {
-        loop {
+        // Before each: those who go without a slot together could fill the lane.
+        while self.watch_lane() {
             match self
                 .admission
-                .grant(self.now_ns, &self.numbers, &mut Slots(&self.plane))
+                .grant(self.now_ns, &self.numbers, &self.plane.slots)
             {
                 Grant::Idle => break,
-                Grant::Elsewhere => {
-                    // Only whoever freed the slot tells the others, once: two workers that both
-                    // think it is the other's turn do not keep each other awake. All that makes a
-                    // slot free otherwise is seen by a worker with waiters when it looks for those
-                    // that have waited too long.
-                    if self.freed {
-                        self.plane.poke_all(Some(self.index));
-                    }
+                Grant::Elsewhere(worker) => {
+                    self.plane.poke_one(worker);
                     break;
                 }
                 Grant::Admit(waiter) => {
                     let mut admitted = false;
                     self.with_token(io, waiter.token, |worker, io, conn| {
-                        admitted = worker.granted(io, conn, waiter.since_ns);
+                        admitted = worker.granted(io, conn, &waiter);
                     });
-                    if !admitted {
-                        self.release_slot();
+                    if !admitted && !waiter.ring {
+                        self.release_slot(self.now_ns, false);
                     }
                 }
                 Grant::Shed(waiter, why) => {
@@ -147,16 +201,30 @@ impl Worker {
                 }
             }
         }
-        self.freed = false;
+    }
+
+    /// From half full of the lane on ring requests wait. False: the lane is given up.
+    fn watch_lane(&mut self) -> bool {
+        match self.lane.used() {
+            Ok(used) => {
+                let pause = used * 1000 / self.lane.capacity() >= limits::LANE_PAUSE_MILLI;
+                self.admission.pause_ring(pause, &self.plane.slots);
+                true
+            }
+            Err(error) => {
+                self.fail(error.to_string());
+                false
+            }
+        }
     }
 
     /// Sheds those that have waited too long.
     pub(crate) fn expire<B: Backend>(&mut self, io: &mut B) {
         self.expire_at_ns = self.now_ns + EXPIRE_INTERVAL_NS;
         let mut spent = std::mem::take(&mut self.spent);
-        let mut slots = Slots(&self.plane);
+        let slots = &self.plane.slots;
         self.admission
-            .expire(self.now_ns, &self.numbers, &mut slots, |waiter| {
+            .expire(self.now_ns, &self.numbers, slots, |waiter| {
                 spent.push(waiter.token);
             });
         for token in spent.drain(..) {
@@ -167,20 +235,24 @@ impl Worker {
         self.spent = spent;
     }
 
-    /// A held request got its slot. False: there is none that could use it.
-    fn granted<B: Backend>(&mut self, io: &mut B, conn: &mut Conn, since_ns: u64) -> bool {
-        let Stage::Held(request, _) = conn.stage else {
+    /// A held request got its turn, and with it a slot if it takes one. False: there is none that
+    /// could use it.
+    fn granted<B: Backend>(&mut self, io: &mut B, conn: &mut Conn, waiter: &Waiter) -> bool {
+        let Stage::Held(request, _, class) = conn.stage else {
             return false;
         };
-        self.tally
-            .held(request.routed.slot, self.now_ns.saturating_sub(since_ns));
-        self.publish_kept(io, conn, request, false);
+        self.tally.admitted(class);
+        let waited_ns = self.now_ns.saturating_sub(waiter.since_ns);
+        self.tally.held(request.routed.slot, waited_ns);
+        let taken_ns = (!waiter.ring).then_some(self.now_ns);
+        self.publish_kept(io, conn, request, taken_ns, false);
         true
     }
 
     /// A held request leaves the queue without a slot; the queue no longer knows it.
     fn held_in_vain<B: Backend>(&mut self, io: &mut B, conn: &mut Conn, reason: ShedReason) {
-        if matches!(conn.stage, Stage::Held(..)) {
+        if let Stage::Held(_, _, class) = conn.stage {
+            self.tally.turned_away(class);
             self.drop_request(conn);
             self.shed(io, conn, reason);
         }
@@ -188,6 +260,9 @@ impl Worker {
 
     /// Sheds a request that waits for a slot or for room.
     pub(crate) fn give_up<B: Backend>(&mut self, io: &mut B, conn: &mut Conn, reason: ShedReason) {
+        if let Stage::Held(_, _, class) = conn.stage {
+            self.tally.turned_away(class);
+        }
         self.forget_request(conn);
         self.drop_request(conn);
         self.shed(io, conn, reason);
@@ -197,17 +272,21 @@ impl Worker {
     /// slot that it has without a frame.
     fn forget_request(&mut self, conn: &mut Conn) {
         match conn.stage {
-            Stage::Held(_, ticket) => {
-                self.admission.cancel(ticket, &mut Slots(&self.plane));
-            }
-            Stage::LaneFull(_) => {
+            Stage::Held(_, ticket, _) => self.cancel(ticket),
+            Stage::LaneFull(_, taken_ns) => {
                 let token = conn.token();
                 self.lane_waiting.retain(|&waiting| waiting != token);
-                self.release_slot();
+                if let Some(taken_ns) = taken_ns {
+                    self.release_slot(taken_ns, false);
+                }
             }
             _ => {}
         }
         conn.stage = Stage::Head;
+    }
+
+    fn cancel(&mut self, ticket: Ticket) {
+        self.admission.cancel(ticket, &self.plane.slots);
     }
 
     /// Forgets the kept bytes of the current request; those behind it stay.

@@ -55,8 +55,10 @@ impl Worker {
     pub(crate) fn shed<B: Backend>(&mut self, io: &mut B, conn: &mut Conn, reason: ShedReason) {
         if let Some(slot) = conn.asked.slot {
             self.tally.shed(slot, reason);
+            self.plane.slots.refused(slot);
+            self.name_refused(conn, reason);
         }
-        let since_ns = self.plane.control.page().overload_since_ns();
+        let since_ns = self.plane.slots.overload_since_ns();
         let (why, status, retry_after_s) = match reason {
             ShedReason::Journal => {
                 let retry_after_s = self.jitter.retry_after_journal_s();

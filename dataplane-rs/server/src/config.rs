@@ -1,10 +1,13 @@
 //! A snapshot, checked and turned into what workers route and bound by: whole, or refused.
 
 use crate::limits;
-use sluice_core::admission::{Class, Rate};
+use sluice_core::admission::{Priority, Rate};
 use sluice_core::http1::Method;
-use sluice_core::routes::{Ack, Methods, Network, Networks, Route, Table};
+use sluice_core::ids::{self, Place, Places, Pointer};
+use sluice_core::limits as bounds;
+use sluice_core::routes::{Ack, Handshake, Methods, Network, Networks, Route, Table};
 use sluice_proto as proto;
+use sluice_proto::id_place;
 
 /// One version of the config. Never changed once it is in force.
 #[derive(Debug, Default)]
@@ -115,13 +118,83 @@ fn route(source: proto::Source, config_version: u32, ring_size: u64) -> Result<R
             status @ (429 | 503) => status as u16,
             other => return Err(format!("shed_status: {other}, want 503 or 429")),
         },
-        class: match source.class() {
-            proto::Class::High => Class::High,
-            proto::Class::DefaultNeverRetries => Class::DefaultNeverRetries,
-            proto::Class::Default => Class::Default,
-            proto::Class::Low => Class::Low,
-            proto::Class::Unspecified => return Err("class: missing".into()),
+        priority: match source.priority() {
+            proto::Priority::High => Priority::High,
+            proto::Priority::Default => Priority::Default,
+            proto::Priority::Low => Priority::Low,
+            proto::Priority::Unspecified => return Err("priority: missing".into()),
         },
+        never_retries: source.never_retries,
+        ids: places(&source.id_places)?,
+        retry_headers: names(
+            "retry_headers",
+            &source.retry_headers,
+            bounds::RETRY_HEADERS_MAX,
+        )?,
+        handshakes: handshakes(&source.handshakes)?,
+        probes: source.probes,
+        guard_after: source.guard_after,
+        refused_in_row: source.refused_in_row,
         rate: Rate::per_second(source.rate),
     })
+}
+
+fn places(places: &[proto::IdPlace]) -> Result<Places, String> {
+    let places = places.iter().map(|place| match &place.place {
+        Some(id_place::Place::Header(name)) => Place::header(name).map_err(|f| f.to_string()),
+        Some(id_place::Place::Json(text)) => Pointer::parse(text)
+            .map(Place::Json)
+            .map_err(|f| f.to_string()),
+        None => Err("a place is neither a header nor a pointer".into()),
+    });
+    let places: Result<Box<[_]>, String> = places.collect();
+    places
+        .and_then(|places| Places::new(places).map_err(|fault| fault.to_string()))
+        .map_err(|fault| format!("id_places: {fault}"))
+}
+
+/// Names of header fields.
+fn names(what: &str, names: &[String], count_max: usize) -> Result<Box<[Box<str>]>, String> {
+    bounded(what, names.len(), count_max)?;
+    let names = names.iter().map(|name| ids::field_name(name));
+    names
+        .collect::<Result<_, _>>()
+        .map_err(|fault| format!("{what}: {fault}"))
+}
+
+fn handshakes(given: &[proto::Handshake]) -> Result<Box<[Handshake]>, String> {
+    bounded("handshakes", given.len(), bounds::HANDSHAKES_MAX)?;
+    given.iter().map(handshake).collect()
+}
+
+fn handshake(given: &proto::Handshake) -> Result<Handshake, String> {
+    let name = &given.method;
+    let method = match Method::parse(name.as_bytes()) {
+        None if !name.is_empty() => {
+            return Err(format!("handshakes.method: {name:?} is not served"));
+        }
+        method => method,
+    };
+    let keys = &given.query_keys;
+    let names_max = bounds::HANDSHAKE_NAMES_MAX;
+    bounded("handshakes.query_keys", keys.len(), names_max)?;
+    if let Some(key) = keys.iter().find(|key| key.is_empty()) {
+        return Err(format!("handshakes.query_keys: {key:?} is no key"));
+    }
+    if method.is_none() && keys.is_empty() && given.headers.is_empty() && given.max_body == 0 {
+        return Err("handshakes: one has no sign, so that every request is like it".into());
+    }
+    Ok(Handshake {
+        method,
+        query_keys: keys.iter().map(|key| key.as_bytes().into()).collect(),
+        headers: names("handshakes.headers", &given.headers, names_max)?,
+        body_bytes_max: (given.max_body > 0).then_some(given.max_body),
+    })
+}
+
+fn bounded(what: &str, count: usize, count_max: usize) -> Result<(), String> {
+    match count > count_max {
+        true => Err(format!("{what}: {count} of them, at most {count_max}")),
+        false => Ok(()),
+    }
 }

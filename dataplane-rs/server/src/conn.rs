@@ -16,9 +16,10 @@ use crate::config::Config;
 use crate::inbox::Inbox;
 use crate::memory::Charge;
 use crate::plane::Counted;
+use crate::sender_id::SenderId;
 use shm_abi::ReplyEntry;
 use sluice_core::Refusal;
-use sluice_core::admission::{Class, Rate, Ticket};
+use sluice_core::admission::{Class, Priority, Rate, Ticket};
 use sluice_core::http1::{ChunkedDecoder, Head, HeadReader};
 use sluice_core::routes::{Ack, Route};
 use sluice_core::timers::Key;
@@ -33,7 +34,10 @@ pub struct Routed {
     pub slot: u16,
     pub config_version: u32,
     pub ack: Ack,
-    pub class: Class,
+    pub priority: Priority,
+    pub never_retries: bool,
+    pub probes: bool,
+    pub guard_after: u32,
     pub rate: Option<Rate>,
     /// The end of the sender's budget, boot clock.
     pub until_ns: u64,
@@ -46,7 +50,10 @@ impl Routed {
             slot: route.source_slot,
             config_version: route.config_version,
             ack: route.ack,
-            class: route.class,
+            priority: route.priority,
+            never_retries: route.never_retries,
+            probes: route.probes,
+            guard_after: route.guard_after,
             rate: route.rate,
             until_ns: began_ns.saturating_add(route.budget_ns),
         }
@@ -58,6 +65,10 @@ impl Routed {
 pub struct Request {
     pub head: Head,
     pub routed: Routed,
+    /// Its sender tries again.
+    pub repeat: bool,
+    /// Its sender's id, and so whether it is a repeat, is in the body, which was not looked at.
+    pub id_in_body: bool,
 }
 
 /// What an answer to the current request depends on. The default is for one whose head cannot be
@@ -66,6 +77,8 @@ pub struct Request {
 pub struct Asked {
     /// The source's place in counters; `None`: no source.
     pub slot: Option<u16>,
+    /// What frames call the source.
+    pub source_id: u32,
     /// What the source answers when it sheds.
     pub shed_status: u16,
     /// Another request may follow.
@@ -78,6 +91,7 @@ impl Default for Asked {
     fn default() -> Asked {
         Asked {
             slot: None,
+            source_id: 0,
             shed_status: 503,
             keep_alive: false,
             head_only: false,
@@ -99,12 +113,13 @@ pub enum Stage {
     Discard(Refusal, u64),
     /// Likewise, a chunked one.
     DiscardChunks(Refusal, ChunkedDecoder),
-    /// It is whole and waits for a slot.
-    Held(Request, Ticket),
-    /// It has a slot and waits for room in the lane.
-    LaneFull(Request),
-    /// It lies in the lane and waits for its reply since then, boot clock.
-    Awaiting(u64),
+    /// It is whole and waits for its turn.
+    Held(Request, Ticket, Class),
+    /// It was admitted and waits for room in the lane. When its slot was taken, boot clock; `None`:
+    /// it has none.
+    LaneFull(Request, Option<u64>),
+    /// It lies in the lane, at this position, and waits for its reply since then, boot clock.
+    Awaiting { since_ns: u64, position: u64 },
     /// The last answer is on its way; nothing more is read.
     Lingering,
 }
@@ -120,6 +135,8 @@ pub struct Conn {
     pub reader: HeadReader,
     pub stage: Stage,
     pub asked: Asked,
+    /// What the sender names the current request, as far as it is known.
+    pub sender_id: SenderId,
     pub inbox: Inbox,
     /// Bytes of the current request at the beginning of the inbox, while it waits whole.
     pub whole: usize,
@@ -164,6 +181,7 @@ impl Conn {
             reader: HeadReader::new(config.head_bytes_max),
             stage: Stage::Head,
             asked: Asked::default(),
+            sender_id: SenderId::default(),
             inbox: Inbox::default(),
             whole: 0,
             spill: Vec::new(),
@@ -190,7 +208,7 @@ impl Conn {
     pub fn waits(&self) -> bool {
         matches!(
             self.stage,
-            Stage::Held(..) | Stage::LaneFull(_) | Stage::Awaiting(_)
+            Stage::Held(..) | Stage::LaneFull(..) | Stage::Awaiting { .. }
         )
     }
 
@@ -198,7 +216,9 @@ impl Conn {
     /// that comes late or twice falls through.
     pub fn awaits(&self, entry: &ReplyEntry) -> Option<u64> {
         match self.stage {
-            Stage::Awaiting(since_ns) if self.token() == entry.token && self.seq == entry.seq => {
+            Stage::Awaiting { since_ns, .. }
+                if self.token() == entry.token && self.seq == entry.seq =>
+            {
                 Some(since_ns)
             }
             _ => None,
@@ -219,6 +239,7 @@ impl Conn {
     pub fn begin_next(&mut self) {
         self.stage = Stage::Head;
         self.asked = Asked::default();
+        self.sender_id.clear();
         self.reader.restart();
         self.began_ns = 0;
     }

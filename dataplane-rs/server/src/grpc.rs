@@ -173,7 +173,7 @@ impl DataPlane for Service {
             draining: self.plane.draining().is_some(),
             config_version: config.version,
             connections: header.connections(),
-            inflight: header.inflight(),
+            inflight: self.plane.slots.inflight(),
             workers: workers.collect(),
         }))
     }

@@ -7,9 +7,9 @@
 //!
 //! In the order of a request: `sink` (accept, bytes) → `conn` → `request` (head, body) →
 //! `admission` (slots) → `publish` (the lane, both ways) → `answer`; `worker` is the turn around
-//! them. They keep their books in `inbox`, `memory`, `frames` and `tally`. Beside them: `config`
-//! (snapshots), `plane` (what threads share), `grpc` and `handover` (the control plane's calls),
-//! `serve` (the process).
+//! them. They keep their books in `inbox`, `memory`, `sender_id`, `frames` and `tally`. Beside
+//! them: `config` (snapshots), `plane` (what threads share), `grpc` and `handover` (the control
+//! plane's calls), `serve` (the process).
 //!
 //! A library only so that its tests can put a worker between a socket and a lane of their own.
 
@@ -30,6 +30,7 @@ mod memory;
 mod plane;
 mod publish;
 mod request;
+mod sender_id;
 mod serve;
 mod sink;
 mod tally;

@@ -54,6 +54,16 @@ pub const LANE_PAUSE_MILLI: u64 = 500;
 /// Lane use, in thousandths, from which requests are refused.
 pub const LANE_SHED_MILLI: u64 = 900;
 
+/// Ids of senders that are remembered, 8 bytes each: at four thousand requests a second those of
+/// the longest `Retry-After`, and what is forgotten is taken for a first attempt.
+pub const REPEATS_KEPT: usize = 1 << 20;
+
+/// How often it is looked whether an overload is over, when nothing else happens.
+pub const OVERLOAD_LOOK_NS: u64 = 100_000_000;
+
+/// How often the standing of the sources is published, at most.
+pub const STANDING_NS: u64 = 20_000_000;
+
 /// Seats of one worker's connection table; a token has 20 bits for them.
 pub const SEATS_MAX: u32 = 1 << super::conn::SEAT_BITS;
 

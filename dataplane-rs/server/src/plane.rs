@@ -1,7 +1,8 @@
 //! What the threads of one data plane share: the config in force, the pages, and who must be told.
 
 use crate::config::Config;
-use sluice_core::admission::{Class, Shared};
+use crate::limits;
+use sluice_core::admission::{Class, Numbers, RepeatFilter, Slots};
 use sluice_kernel::sys::EventFd;
 use sluice_lane::{Control, Counters};
 use std::collections::HashMap;
@@ -18,6 +19,10 @@ pub struct Plane {
     pub counters: Counters,
     /// Bytes of each request ring; bounds what a snapshot may ask for.
     pub ring_size: u64,
+    /// The slots of all workers, who waits for one, and how each source fares.
+    pub slots: Slots,
+    /// Ids that senders have sent.
+    pub repeats: RepeatFilter,
     config: Mutex<Arc<Config>>,
     pokes: Vec<EventFd>,
     /// The config version that each worker accepts under; 0: not accepting.
@@ -25,13 +30,21 @@ pub struct Plane {
     draining: AtomicBool,
     /// When connections are cut, in ns of the boot clock; 0: not draining.
     cut_at_ns: AtomicU64,
-    /// Requests that could use a slot, by class, all workers.
-    waiting: [AtomicU64; Class::COUNT],
+    meter: Mutex<Meter>,
     /// Token buckets of sources by slot; they outlive snapshots.
     rates: Vec<AtomicU64>,
     per_ip: Mutex<HashMap<[u8; 16], u32>>,
     events: tokio::sync::broadcast::Sender<Notice>,
     failed: AtomicBool,
+}
+
+/// What whoever reads the meter needs of the last reading.
+#[derive(Default)]
+struct Meter {
+    /// The numbers that were in force since then.
+    numbers: Option<Numbers>,
+    /// When the standing of the sources was published last.
+    standing_ns: u64,
 }
 
 /// Something rare that an operator should read.
@@ -48,25 +61,29 @@ fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Plane {
-    /// A plane without a config. `pokes` wake the workers, one each.
+    /// A plane without a config. `pokes` wake the workers, one each; `seed` is secret, so that no
+    /// sender can make ids look like others.
     pub fn new(
         generation: u32,
         control: Control,
         counters: Counters,
         ring_size: u64,
         pokes: Vec<EventFd>,
+        seed: u64,
     ) -> Plane {
         Plane {
             generation,
             control,
             counters,
             ring_size,
+            slots: Slots::new(pokes.len(), shm_abi::SOURCES_MAX as usize),
+            repeats: RepeatFilter::new(limits::REPEATS_KEPT, seed),
             config: Mutex::default(),
             accepting: pokes.iter().map(|_| AtomicU32::new(0)).collect(),
             pokes,
             draining: AtomicBool::new(false),
             cut_at_ns: AtomicU64::new(0),
-            waiting: Default::default(),
+            meter: Mutex::default(),
             rates: (0..shm_abi::SOURCES_MAX)
                 .map(|_| AtomicU64::new(0))
                 .collect(),
@@ -83,18 +100,25 @@ impl Plane {
 
     /// Puts a config in force; workers take it up at their next turn.
     pub fn set_config(&self, config: Config) {
+        for route in config.routes.routes() {
+            if route.refused_in_row > 0 {
+                let refused = u64::from(route.refused_in_row);
+                self.slots.seed_standing(route.source_slot, refused);
+            }
+        }
         *unpoisoned(&self.config) = Arc::new(config);
-        self.poke_all(None);
+        self.poke_all();
     }
 
-    /// Wakes all workers, `except` apart.
-    pub fn poke_all(&self, except: Option<usize>) {
-        for (worker, poke) in self.pokes.iter().enumerate() {
-            if except != Some(worker)
-                && let Err(error) = poke.ring()
-            {
-                self.report("error", format!("wake worker {worker}: {error}"));
-            }
+    /// Wakes all workers.
+    pub fn poke_all(&self) {
+        (0..self.pokes.len()).for_each(|worker| self.poke_one(worker));
+    }
+
+    /// Wakes one worker.
+    pub fn poke_one(&self, worker: usize) {
+        if let Err(error) = self.pokes[worker].ring() {
+            self.report("error", format!("wake worker {worker}: {error}"));
         }
     }
 
@@ -122,7 +146,7 @@ impl Plane {
             self.cut_at_ns.store(cut_at_ns.max(1), Ordering::Release);
         }
         self.draining.store(true, Ordering::Release);
-        self.poke_all(None);
+        self.poke_all();
     }
 
     /// Whether the plane drains, and when connections are cut.
@@ -165,6 +189,69 @@ impl Plane {
         &self.rates[usize::from(slot)]
     }
 
+    /// Reads the meter of the slots and publishes it, at the beginning of each worker's turn,
+    /// before that changes anything. `numbers` are those from now on; what is metered is judged by
+    /// those until now. One worker at a time: another that comes meanwhile goes on.
+    pub fn pulse(&self, now_ns: u64, numbers: &Numbers, config: &Config) {
+        let Ok(mut meter) = self.meter.try_lock() else {
+            return;
+        };
+        let in_force = meter.numbers.replace(*numbers).unwrap_or(*numbers);
+        let pulse = self.slots.pulse(now_ns, &in_force, || self.counts());
+        let Some(pulse) = pulse else { return };
+        let header = self.counters.header();
+        header.add_area_ns(pulse.area_ns);
+        header.add_saturated_ns(pulse.saturated_ns);
+        header.store_metered_ns(pulse.metered_ns);
+        header.store_peak(pulse.peak);
+        header.store_inflight(pulse.inflight);
+        header.store_held(pulse.held);
+        header.store_overloaded(pulse.overloaded);
+        header.store_overload_since_ns(pulse.overload_since_ns);
+        if now_ns >= meter.standing_ns.saturating_add(limits::STANDING_NS) {
+            meter.standing_ns = now_ns;
+            self.publish_standing(config);
+        }
+    }
+
+    /// Publishes how many slots are taken and how many wait at the end of a turn, lest that of a
+    /// busy one stay in sight while nobody turns.
+    pub fn publish_taken(&self) {
+        let (inflight, held) = (self.slots.inflight(), self.slots.held());
+        let header = self.counters.header();
+        if (inflight, held) != (header.inflight(), header.held())
+            && let Ok(_one_writer) = self.meter.try_lock()
+        {
+            header.store_inflight(self.slots.inflight());
+            header.store_held(self.slots.held());
+        }
+    }
+
+    /// Requests that asked for a slot and those that were turned away, by class, of all workers.
+    fn counts(&self) -> ([u64; Class::COUNT], [u64; Class::COUNT]) {
+        let (mut offered, mut shed) = ([0u64; Class::COUNT], [0u64; Class::COUNT]);
+        for worker in 0..self.pokes.len() {
+            let worker = self.counters.worker(worker);
+            for class in 0..Class::COUNT {
+                offered[class] = offered[class].wrapping_add(worker.class_offered(class));
+                shed[class] = shed[class].wrapping_add(worker.class_shed(class));
+            }
+        }
+        (offered, shed)
+    }
+
+    fn publish_standing(&self, config: &Config) {
+        for route in config.routes.routes() {
+            let standing = self.slots.standing(route.source_slot);
+            let state = self.counters.state(usize::from(route.source_slot));
+            let guard_after = u64::from(route.guard_after);
+            let guarded = guard_after > 0 && standing.refused_in_row >= guard_after;
+            state.store_refused_in_row(standing.refused_in_row);
+            state.store_last_success_ns(standing.last_success_ns);
+            state.store_guarded(u64::from(guarded));
+        }
+    }
+
     /// Counts a connection in. `None`: a bound is reached and it must be refused.
     pub fn count_in(&self, config: &Config, ip: Option<[u8; 16]>) -> Option<Counted> {
         let header = self.counters.header();
@@ -204,50 +291,4 @@ impl Plane {
 #[derive(Debug)]
 pub struct Counted {
     ip: Option<[u8; 16]>,
-}
-
-/// The slots and queues of all workers, as one worker's admission sees them.
-pub struct Slots<'a>(pub &'a Plane);
-
-impl Shared for Slots<'_> {
-    fn take(&mut self, bound: u64) -> bool {
-        let header = self.0.counters.header();
-        if header.add_inflight(1) < bound {
-            return true;
-        }
-        header.sub_inflight(1);
-        false
-    }
-
-    fn give(&mut self) {
-        self.0.counters.header().sub_inflight(1);
-    }
-
-    fn inflight(&self) -> u64 {
-        self.0.counters.header().inflight()
-    }
-
-    fn wait(&mut self, class: Class, count: u64) {
-        self.0.waiting[class as usize].fetch_add(count, Ordering::AcqRel);
-    }
-
-    fn leave(&mut self, class: Class, count: u64) {
-        self.0.waiting[class as usize].fetch_sub(count, Ordering::AcqRel);
-    }
-
-    fn waiting(&self, class: Class) -> u64 {
-        self.0.waiting[class as usize].load(Ordering::Acquire)
-    }
-
-    fn hold(&mut self) {
-        self.0.counters.header().add_held(1);
-    }
-
-    fn unhold(&mut self) {
-        self.0.counters.header().sub_held(1);
-    }
-
-    fn held(&self) -> u64 {
-        self.0.counters.header().held()
-    }
 }

@@ -2,11 +2,12 @@
 //! connection.
 
 use crate::conn::{Conn, Request, Stage, seat_of};
+use crate::frames::Slot;
 use crate::limits;
 use crate::request::Whole;
 use crate::tally::ShedReason;
 use crate::worker::Worker;
-use shm_abi::FRAME_FLAG_HTTP10;
+use shm_abi::{FRAME_FLAG_HTTP10, REPLY_ACCEPTED, REPLY_QUEUED, REPLY_REFUSED, ReplyEntry};
 use sluice_core::answers::Manner;
 use sluice_core::http1::{Framing, Version};
 use sluice_core::routes::Ack;
@@ -14,20 +15,21 @@ use sluice_kernel::Backend;
 use sluice_lane::{FrameParts, HeaderSpan};
 
 impl Worker {
-    /// Puts a request with a slot into the lane, behind those that wait for room. True: there is no
-    /// room now, and its bytes must be kept.
+    /// Puts an admitted request into the lane, behind those that wait for room. True: there is no
+    /// room now, and its bytes must be kept. `taken_ns`: when its slot was taken, if it has one.
     pub(crate) fn publish<B: Backend>(
         &mut self,
         io: &mut B,
         conn: &mut Conn,
         whole: Whole<'_>,
         request: Request,
+        taken_ns: Option<u64>,
     ) -> bool {
         // Small frames that pass a large one by would keep it waiting until its budget is over.
-        if self.lane_waiting.is_empty() && !self.write_frame(io, conn, whole, request) {
+        if self.lane_waiting.is_empty() && !self.write_frame(io, conn, whole, request, taken_ns) {
             return false;
         }
-        conn.stage = Stage::LaneFull(request);
+        conn.stage = Stage::LaneFull(request, taken_ns);
         self.lane_waiting.push_back(conn.token());
         self.set_deadline(conn, request.routed.until_ns);
         true
@@ -40,8 +42,9 @@ impl Worker {
         conn: &mut Conn,
         whole: Whole<'_>,
         request: Request,
+        taken_ns: Option<u64>,
     ) -> bool {
-        let Request { head, routed } = &request;
+        let Request { head, routed, .. } = &request;
         self.spans.clear();
         self.spans
             .extend(self.fields.as_slice().iter().map(|field| HeaderSpan {
@@ -66,23 +69,32 @@ impl Worker {
             config_version: routed.config_version,
             seq: conn.seq,
             received_ns: self.wall_ns,
-            admitted_ns: self.now_ns,
+            admitted_ns: taken_ns.unwrap_or(self.now_ns),
             token: conn.token(),
         };
         match self.lane.publish(&parts) {
             Ok(Some(position)) => {
                 let to = self.lane.position();
-                self.frames.push(position, to, routed.ack == Ack::Delivered);
+                if let Some(taken_ns) = taken_ns {
+                    let until_room = routed.ack == Ack::Delivered;
+                    self.frames
+                        .push(position, to, Slot::new(taken_ns, until_room));
+                }
                 self.published = true;
                 self.tally.worker().add_frames(1);
                 self.tally.worker().add_frame_bytes(to - position);
-                conn.stage = Stage::Awaiting(self.now_ns);
+                conn.stage = Stage::Awaiting {
+                    since_ns: self.now_ns,
+                    position,
+                };
                 self.set_deadline(conn, routed.until_ns);
                 false
             }
             Ok(None) => true,
             Err(error) => {
-                self.release_slot();
+                if let Some(taken_ns) = taken_ns {
+                    self.release_slot(taken_ns, false);
+                }
                 conn.stage = Stage::Head; // it has neither slot nor frame
                 self.fail(error.to_string());
                 self.shed(io, conn, ShedReason::Stopping);
@@ -97,6 +109,7 @@ impl Worker {
         io: &mut B,
         conn: &mut Conn,
         request: Request,
+        taken_ns: Option<u64>,
         is_first: bool,
     ) -> bool {
         let head_length = request.head.length;
@@ -111,8 +124,8 @@ impl Worker {
         self.read_fields(conn, head);
         conn.reader.restart();
         let waits = match is_first {
-            true => self.write_frame(io, conn, whole, request),
-            false => self.publish(io, conn, whole, request),
+            true => self.write_frame(io, conn, whole, request, taken_ns),
+            false => self.publish(io, conn, whole, request, taken_ns),
         };
         conn.inbox = inbox;
         conn.spill = spill;
@@ -129,8 +142,8 @@ impl Worker {
         while let Some(token) = self.lane_waiting.pop_front() {
             let mut waits = false;
             self.with_token(io, token, |worker, io, conn| {
-                if let Stage::LaneFull(request) = conn.stage {
-                    waits = worker.publish_kept(io, conn, request, true);
+                if let Stage::LaneFull(request, taken_ns) = conn.stage {
+                    waits = worker.publish_kept(io, conn, request, taken_ns, true);
                 }
             });
             if waits {
@@ -178,14 +191,17 @@ impl Worker {
             if asleep_ns >= limits::SLEEP_NS_MAX {
                 self.unrung_ns.get_or_insert(self.now_ns);
             }
-            if self.frames.answered(entry.position) {
-                self.release_slot();
-            }
+            self.give_answered_slot(&entry);
             let Some((since_ns, slot, out)) = answer else {
                 self.tally.worker().add_late_replies(1);
                 continue;
             };
             if let Some(slot) = slot {
+                match status {
+                    200..300 => self.plane.slots.succeeded(slot, self.now_ns),
+                    429 | 503 => self.plane.slots.refused(slot),
+                    _ => {}
+                }
                 self.tally.answered(slot, status);
                 self.tally
                     .acknowledged(slot, self.now_ns.saturating_sub(since_ns));
@@ -194,7 +210,20 @@ impl Worker {
         }
     }
 
-    /// Gives the slots of frames back whose room was given back, and looks how full the lane is.
+    /// Gives the slot of a frame back with its reply, whoever still waits for that. What was
+    /// accepted is durable; any other frame says nothing about the journal.
+    fn give_answered_slot(&mut self, entry: &ReplyEntry) {
+        if let Some(slot) = self.frames.answered(entry.position) {
+            if (entry.kind, entry.code) == (REPLY_REFUSED, 503) && !slot.missed {
+                self.tally.worker().add_drops(1);
+            }
+            let is_sample = matches!(entry.kind, REPLY_ACCEPTED | REPLY_QUEUED);
+            self.release_slot(slot.taken_ns, is_sample);
+        }
+    }
+
+    /// Gives the slots of frames back whose room was given back. One whose reply may come later is
+    /// durable.
     pub(crate) fn give_consumed_slots(&mut self) {
         if self.failed {
             return;
@@ -203,11 +232,9 @@ impl Worker {
             Ok(used) => used,
             Err(error) => return self.fail(error.to_string()),
         };
-        for _ in 0..self.frames.consumed(self.lane.position() - used) {
-            self.release_slot();
+        let consumed = self.lane.position() - used;
+        while let Some(slot) = self.frames.consumed(consumed) {
+            self.release_slot(slot.taken_ns, slot.until_room);
         }
-        let pause = used * 1000 / self.lane.capacity() >= limits::LANE_PAUSE_MILLI;
-        self.admission
-            .pause_ring(pause, &mut crate::plane::Slots(&self.plane));
     }
 }

@@ -117,7 +117,7 @@ impl Worker {
                 &Stage::Body(request) => self.body(io, conn, rest, request, false),
                 Stage::Chunks(..) => self.chunks(io, conn, rest),
                 Stage::Discard(..) | Stage::DiscardChunks(..) => self.discard(io, conn, rest),
-                Stage::Held(..) | Stage::LaneFull(_) | Stage::Awaiting(_) => break,
+                Stage::Held(..) | Stage::LaneFull(..) | Stage::Awaiting { .. } => break,
                 Stage::Lingering => return data.len(),
             };
             if taken == 0 {
@@ -161,6 +161,7 @@ impl Worker {
         let (routed, body_bytes_max) = match found {
             Ok(route) => {
                 conn.asked.slot = Some(route.source_slot);
+                conn.asked.source_id = route.source_id;
                 conn.asked.shed_status = route.shed_status;
                 (Routed::new(route, conn.began_ns), route.body_bytes_max)
             }
@@ -172,6 +173,13 @@ impl Worker {
                 return data.len();
             }
         };
+        let mut request = Request {
+            head,
+            routed,
+            repeat: false,
+            id_in_body: false,
+        };
+        self.identify(conn, &mut request, data, None);
         if self.is_stopping() {
             self.shed(io, conn, ShedReason::Stopping);
             return data.len();
@@ -186,7 +194,6 @@ impl Worker {
                 return data.len();
             }
         }
-        let request = Request { head, routed };
         if head.framing == Framing::Chunked {
             conn.spill = self.buffer();
             conn.spill.extend_from_slice(&data[..head.length]);
@@ -333,10 +340,13 @@ impl Worker {
             | Stage::Discard(..)
             | Stage::DiscardChunks(..) => self.refuse(io, conn, &Refusal::TooSlow),
             Stage::Held(..) => self.give_up(io, conn, ShedReason::Hold),
-            Stage::LaneFull(_) => self.give_up(io, conn, ShedReason::Lane),
-            Stage::Awaiting(_) => {
+            Stage::LaneFull(..) => self.give_up(io, conn, ShedReason::Lane),
+            Stage::Awaiting { position, .. } => {
                 // The frame stays and may still be stored; a retry is then a duplicate.
                 self.tally.worker().add_budget_over(1);
+                if self.frames.miss(position) {
+                    self.tally.worker().add_drops(1);
+                }
                 self.shed(io, conn, ShedReason::Budget);
             }
             Stage::Lingering => io.close(conn.id, Close::Now),

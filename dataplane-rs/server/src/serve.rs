@@ -32,6 +32,8 @@ pub fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
         workers: args.workers as u32,
         sources: shm_abi::SOURCES_MAX as u32,
     })?;
+    let mut seed = [0; 8];
+    sys::random(&mut seed)?;
     let pokes = (0..args.workers)
         .map(|_| EventFd::new())
         .collect::<Result<_, _>>()?;
@@ -41,6 +43,7 @@ pub fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
         counters,
         args.ring_size,
         pokes,
+        u64::from_le_bytes(seed),
     ));
 
     let mut lanes = Vec::new();

@@ -1,6 +1,10 @@
 //! One worker's counts.
 
-use shm_abi::{HOLD_BUCKETS, LATENCY_BUCKETS, SourceCounters, WorkerCounters};
+use shm_abi::{
+    HOLD_BUCKETS, LATENCY_BUCKETS, SHED_BUDGET, SHED_CLASS, SHED_HELD_FULL, SHED_HOLD,
+    SHED_JOURNAL, SHED_LANE, SHED_RATE, SHED_STOPPING, SourceCounters, WorkerCounters,
+};
+use sluice_core::admission::Class;
 use sluice_lane::Counters;
 
 /// Why a request was turned away that its sender may send again.
@@ -17,6 +21,22 @@ pub enum ShedReason {
         wait_ns: u64,
     },
     Stopping,
+}
+
+impl ShedReason {
+    /// Its number in the shared layout.
+    pub fn code(self) -> u16 {
+        match self {
+            ShedReason::Budget => SHED_BUDGET,
+            ShedReason::Class => SHED_CLASS,
+            ShedReason::HeldFull => SHED_HELD_FULL,
+            ShedReason::Hold => SHED_HOLD,
+            ShedReason::Journal => SHED_JOURNAL,
+            ShedReason::Lane => SHED_LANE,
+            ShedReason::Rate { .. } => SHED_RATE,
+            ShedReason::Stopping => SHED_STOPPING,
+        }
+    }
 }
 
 /// The counters of one worker.
@@ -70,6 +90,52 @@ impl Tally {
             ShedReason::Lane => source.add_shed_lane(1),
             ShedReason::Rate { .. } => source.add_shed_rate(1),
             ShedReason::Stopping => source.add_shed_stopping(1),
+        }
+    }
+
+    /// A request of a source asked for a slot.
+    pub fn offered(&self, slot: u16, class: Class, repeat: bool) {
+        self.worker().add_class_offered(class as usize, 1);
+        let source = self.source(slot);
+        source.add_offered(1);
+        let over_share = matches!(
+            class,
+            Class::NeverRetriesOverShare | Class::DefaultOverShare | Class::LowOverShare
+        );
+        source.add_over_share(u64::from(over_share));
+        source.add_repeats(u64::from(repeat));
+    }
+
+    /// One of a class was admitted.
+    pub fn admitted(&self, class: Class) {
+        self.worker().add_class_admitted(class as usize, 1);
+    }
+
+    /// It was admitted by the floor.
+    pub fn floored(&self, slot: u16) {
+        self.worker().add_floored(1);
+        self.source(slot).add_floored(1);
+    }
+
+    /// One of a class has to wait.
+    pub fn waits(&self, class: Class) {
+        self.worker().add_class_held(class as usize, 1);
+    }
+
+    /// One of a class was turned away.
+    pub fn turned_away(&self, class: Class) {
+        self.worker().add_class_shed(class as usize, 1);
+    }
+
+    /// A slot was given back that was taken for so long; a sample of how long the journal takes,
+    /// or none.
+    pub fn slot_given_back(&self, took_ns: u64, is_sample: bool) {
+        let worker = self.worker();
+        if is_sample {
+            worker.add_samples(1);
+            worker.add_sample_sum_ns(took_ns);
+        } else {
+            worker.add_void_ns(took_ns);
         }
     }
 

@@ -65,14 +65,14 @@ pub struct Worker {
     pub(crate) date: [u8; 29],
     /// Frames were committed in this turn.
     pub(crate) published: bool,
-    /// Slots were given back since the last time that they were offered to those that wait.
-    pub(crate) freed: bool,
     /// Connections whose request has a slot and waits for room in the lane, by token.
     pub(crate) lane_waiting: VecDeque<u64>,
     /// Waiters that an `expire` found; kept for its memory.
     pub(crate) spent: Vec<u64>,
     pub(crate) expire_at_ns: u64,
     pub(crate) buffers: Vec<Vec<u8>>,
+    /// For an id that has escapes.
+    pub(crate) id_buffer: Vec<u8>,
     pub(crate) slept_at_ns: Option<u64>,
     /// Since when there were replies that nothing but the bound on a sleep has found, as long as
     /// their bell may still ring.
@@ -108,7 +108,7 @@ impl Worker {
             conns: Vec::new(),
             fields: Fields::new(),
             spans: Vec::new(),
-            admission: Admission::new(sluice_core::limits::HELD_MAX),
+            admission: Admission::new(parts.index, sluice_core::limits::HELD_MAX),
             numbers: Numbers::default(),
             frames: Frames::default(),
             memory: Memory::new(parts.kept_bytes_max),
@@ -118,11 +118,11 @@ impl Worker {
             wall_ns: 0,
             date: answers::http_date(0),
             published: false,
-            freed: false,
             lane_waiting: VecDeque::new(),
             spent: Vec::new(),
             expire_at_ns: 0,
             buffers: Vec::new(),
+            id_buffer: Vec::new(),
             slept_at_ns: None,
             unrung_ns: None,
             reply_wake: None,
@@ -174,6 +174,9 @@ impl Worker {
         if self.admission.held() > 0 {
             until_ns = until_ns.min(self.expire_at_ns);
         }
+        if self.plane.slots.overloaded() != 0 {
+            until_ns = until_ns.min(self.now_ns + limits::OVERLOAD_LOOK_NS);
+        }
         if self.draining {
             until_ns = until_ns.min(self.cut_at_ns);
         }
@@ -191,6 +194,7 @@ impl Worker {
             self.date = answers::http_date(now_s);
         }
         self.read_numbers();
+        self.plane.pulse(self.now_ns, &self.numbers, &self.config);
         self.replies(io);
         self.give_consumed_slots();
         self.timers(io);
@@ -214,6 +218,7 @@ impl Worker {
             }
         }
         self.drain(io);
+        self.plane.publish_taken();
         let published = std::mem::take(&mut self.published);
         if self.lane.end_turn(published) {
             self.tally.worker().add_rings(1);
@@ -255,12 +260,18 @@ impl Worker {
         self.numbers = Numbers {
             limit: page.limit(),
             floor_slots: page.floor_slots(),
+            floor_rate_milli: page.floor_rate_milli(),
             max_held: page.max_held(),
             hold_budget_ns: page.hold_budget_ns(),
             hold_bound_ns: page.hold_bound_ns(),
-            overloaded: page.overloaded(),
+            growing: page.growing() != 0,
             service_time_ns: page.service_time_ns(),
-            low_share_milli: page.low_share_milli(),
+            repeat_share_milli: page.repeat_share_milli(),
+            share_rate_milli: page.share_rate_milli(),
+            codel_target_ns: page.codel_target_ns(),
+            codel_interval_ns: page.codel_interval_ns(),
+            pace_interval_ns: page.pace_interval_ns(),
+            pace_depth_ns: page.pace_depth_ns(),
         };
     }
 

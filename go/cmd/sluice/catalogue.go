@@ -13,10 +13,8 @@ func configOptions(dev bool) config.Options {
 	return config.Options{
 		Dev: dev,
 		Supports: config.AllBut(
-			config.AcknowledgeDelivered, config.AlgorithmAIMD, config.AlgorithmGradient2,
-			config.AlgorithmMinGradient, config.BreakerTuning, config.MutualTLS,
-			config.OverloadCoDel, config.PacingLittle, config.Postgres, config.ProxyProtocol,
-			config.RespondDestination, config.TLS, config.UnixListener,
+			config.AcknowledgeDelivered, config.BreakerTuning, config.MutualTLS, config.Postgres,
+			config.ProxyProtocol, config.RespondDestination, config.TLS, config.UnixListener,
 		),
 		Provider: func(name string) (config.Provider, bool) {
 			scheme, ok := catalogue.Lookup(name)

@@ -22,7 +22,8 @@ const (
 
 func eventsCommand() *cobra.Command {
 	return group("events", "what was accepted, and what became of it",
-		eventsListCommand(), eventsShowCommand(), eventsTailCommand(), eventsReplayCommand())
+		eventsListCommand(), eventsShowCommand(), eventsTailCommand(), eventsReplayCommand(),
+		eventsGapsCommand())
 }
 
 func eventsListCommand() *cobra.Command {

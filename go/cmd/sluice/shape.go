@@ -32,6 +32,8 @@ type admissionShape struct {
 	Inflight   uint64 `json:"inflight"`
 	Held       uint64 `json:"held"`
 	Overloaded bool   `json:"overloaded"`
+
+	OverloadedClasses []string `json:"overloaded_classes"`
 }
 
 type journalShape struct {
@@ -51,6 +53,8 @@ type sourceShape struct {
 	Duplicates   uint64 `json:"duplicates"`
 	Unauthorized uint64 `json:"unauthorized"`
 	Refused      uint64 `json:"refused"`
+	RefusedInRow uint64 `json:"refused_in_row"`
+	Guarded      bool   `json:"guarded"`
 }
 
 type destinationShape struct {
@@ -72,7 +76,8 @@ func newStatusShape(s *pb.Status) statusShape {
 	out := statusShape{
 		Ready: s.GetReady(), Generation: s.GetGeneration(), ConfigVersion: s.GetConfigVersion(),
 		UptimeS: s.GetUptimeS(), Version: s.GetVersion(), Problems: list(s.GetProblems()),
-		Admission: admissionShape{a.GetLimit(), a.GetInflight(), a.GetHeld(), a.GetOverloaded()},
+		Admission: admissionShape{a.GetLimit(), a.GetInflight(), a.GetHeld(), a.GetOverloaded(),
+			list(a.GetOverloadedClasses())},
 		Journal: journalShape{
 			Bytes: j.GetBytes(), Events: j.GetEvents(), OldestS: j.GetOldestS(),
 			Writable: j.GetWritable(), ID: j.GetId(), DurableGroup: j.GetDurableGroup(),
@@ -86,7 +91,7 @@ func newStatusShape(s *pb.Status) statusShape {
 	}
 	for _, n := range s.GetSources() {
 		out.Sources = append(out.Sources, sourceShape{n.GetName(), n.GetAccepted(),
-			n.GetDuplicates(), n.GetUnauthorized(), n.GetRefused()})
+			n.GetDuplicates(), n.GetUnauthorized(), n.GetRefused(), n.GetRefusedInRow(), n.GetGuarded()})
 	}
 	for _, d := range s.GetDestinations() {
 		out.Destinations = append(out.Destinations, destinationShape{d.GetName(), d.GetBreaker(),
@@ -211,10 +216,34 @@ type limitsShape struct {
 	HoldBudgetS float64 `json:"hold_budget_s"`
 	Inflight    uint64  `json:"inflight"`
 	Held        uint64  `json:"held"`
+
+	Base         float64       `json:"base"`
+	ServiceTimeS float64       `json:"service_time_s"`
+	Throughput   float64       `json:"throughput"`
+	HoldBoundS   float64       `json:"hold_bound_s"`
+	ShareRate    float64       `json:"share_rate"`
+	Changes      []changeShape `json:"changes"`
+}
+
+type changeShape struct {
+	At     *string `json:"at"`
+	From   float64 `json:"from"`
+	To     float64 `json:"to"`
+	Reason string  `json:"reason"`
 }
 
 func newLimitsShape(l *pb.Limits) limitsShape {
-	return limitsShape{l.GetAlgorithm(), l.GetLimit(), l.GetMin(), l.GetMax(),
-		moment(l.GetPinnedUntilNs()), l.GetMaxHeld(), float64(l.GetHoldBudgetNs()) / 1e9,
-		l.GetInflight(), l.GetHeld()}
+	out := limitsShape{
+		Algorithm: l.GetAlgorithm(), Limit: l.GetLimit(), Min: l.GetMin(), Max: l.GetMax(),
+		PinnedUntil: moment(l.GetPinnedUntilNs()), MaxHeld: l.GetMaxHeld(),
+		HoldBudgetS: float64(l.GetHoldBudgetNs()) / 1e9, Inflight: l.GetInflight(),
+		Held: l.GetHeld(), Base: l.GetBase(), ServiceTimeS: float64(l.GetServiceTimeNs()) / 1e9,
+		Throughput: l.GetThroughput(), HoldBoundS: float64(l.GetHoldBoundNs()) / 1e9,
+		ShareRate: l.GetShareRate(), Changes: []changeShape{},
+	}
+	for _, c := range l.GetChanges() {
+		out.Changes = append(out.Changes,
+			changeShape{moment(c.GetAtNs()), c.GetFrom(), c.GetTo(), c.GetReason()})
+	}
+	return out
 }

@@ -16,6 +16,13 @@ func statusCommand() *cobra.Command {
 	var inJSON bool
 	cmd := &cobra.Command{
 		Use: "status", Short: "one look at the daemon", Args: cobra.NoArgs,
+		Long: `Shows the daemon as it is now.
+
+A class of requests is OVERLOADED while some of it always wait: those that waited too long are
+turned away to be sent again. Classes are served in the order high, never_retries, default, low,
+never_retries_over_share, default_over_share, repeat, low_over_share. A source's requests in a row
+that were turned away are counted until one is taken; near the number at which its provider would
+stop sending it is GUARDED, and is served first.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return where.call(cmd, func(ctx context.Context, d *remote) error {
 				ctx, cancel := short(ctx)
@@ -43,8 +50,10 @@ func printStatus(w io.Writer, s *pb.Status, rates *rates) error {
 	if !s.GetReady() {
 		state = "NOT READY"
 	}
+	admission := fmt.Sprintf("%d of %d in flight, %d held",
+		a.GetInflight(), a.GetLimit(), a.GetHeld())
 	if a.GetOverloaded() {
-		state += ", OVERLOADED"
+		admission += ", OVERLOADED: " + strings.Join(a.GetOverloadedClasses(), ", ")
 	}
 	var addresses []string
 	for _, l := range s.GetListeners() {
@@ -59,8 +68,7 @@ func printStatus(w io.Writer, s *pb.Status, rates *rates) error {
 	row(t, "listeners", strings.Join(addresses, ", "))
 	row(t, "data plane", fmt.Sprintf("generation %d, pid %d, %s, %s", s.GetGeneration(), p.GetPid(),
 		p.GetDriver(), plural(p.GetRestarts(), "restart", "restarts")))
-	row(t, "admission", fmt.Sprintf("%d of %d in flight, %d held",
-		a.GetInflight(), a.GetLimit(), a.GetHeld()))
+	row(t, "admission", admission)
 	row(t, "journal", fmt.Sprintf("%s, %s, oldest %s, %s", plural(j.GetEvents(), "event", "events"),
 		bytesText(j.GetBytes()), span(j.GetOldestS()), writable))
 	for _, problem := range s.GetProblems() {
@@ -82,7 +90,7 @@ func printSources(w io.Writer, s *pb.Status, rates *rates) error {
 	if len(s.GetSources()) == 0 {
 		return nil
 	}
-	heads := []string{"SOURCE", "ACCEPTED", "DUPLICATES", "UNAUTHORIZED", "REFUSED"}
+	heads := []string{"SOURCE", "ACCEPTED", "DUPLICATES", "UNAUTHORIZED", "REFUSED", "IN A ROW"}
 	if rates != nil {
 		heads = append(heads, "ACCEPTED/S", "REFUSED/S")
 	}
@@ -93,13 +101,21 @@ func printSources(w io.Writer, s *pb.Status, rates *rates) error {
 	for _, source := range s.GetSources() {
 		cells := []string{source.GetName(), number(source.GetAccepted()),
 			number(source.GetDuplicates()), number(source.GetUnauthorized()),
-			number(source.GetRefused())}
+			number(source.GetRefused()), inRow(source)}
 		if rates != nil {
 			cells = append(cells, rates.accepted(source), rates.refused(source))
 		}
 		row(t, cells...)
 	}
 	return t.Flush()
+}
+
+// inRow is how many requests of a source were turned away since its last success.
+func inRow(s *pb.SourceStatus) string {
+	if s.GetGuarded() {
+		return number(s.GetRefusedInRow()) + " GUARDED"
+	}
+	return number(s.GetRefusedInRow())
 }
 
 func printDestinations(w io.Writer, s *pb.Status) error {

@@ -26,8 +26,9 @@ func topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "a live view",
-		Long: `Redraws the status in place on a terminal, and writes a line an interval elsewhere.
-Ctrl-C ends it.`,
+		Long: `Redraws the status in place on a terminal, and writes a line an interval elsewhere: in
+flight of how many that may be, held, and OVERLOADED while some requests wait too long and are
+turned away ("sluice status --help" says which). Ctrl-C ends it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < topIntervalMin {
@@ -133,6 +134,9 @@ func summary(s *pb.Status, r *rates, now time.Time) string {
 		state = "NOT READY"
 	}
 	a := s.GetAdmission()
+	if a.GetOverloaded() {
+		state += " OVERLOADED"
+	}
 	line := fmt.Sprintf("%s  %s  accepted %d (%s/s)  refused %d (%s/s)  in flight %d/%d  held %d"+
 		"  backlog %d  dead %d", now.UTC().Format(time.TimeOnly), state, accepted,
 		r.total((*pb.SourceStatus).GetAccepted), refused, r.total((*pb.SourceStatus).GetRefused),

@@ -178,6 +178,12 @@ func (w *world) Limits() admin.Limits {
 	return admin.Limits{
 		Algorithm: "fixed", Limit: w.limit, Min: 2, Max: 4096, PinnedUntil: w.until, MaxHeld: 1024,
 		HoldBudget: 2500 * time.Millisecond, Inflight: 3, Held: 1,
+		Base: 15.1875, ServiceTime: 4217 * time.Microsecond, Throughput: 3551.4,
+		HoldBound: 10 * time.Millisecond, ShareRate: 40.5,
+		Changes: []admin.LimitChange{
+			{At: noon.Add(2 * time.Second), From: 16, To: 15.1875, Reason: "slope"},
+			{At: noon, From: 16, To: 16, Reason: "restart"},
+		},
 	}
 }
 
@@ -195,8 +201,10 @@ func (w *world) facts() admin.Facts {
 	return admin.Facts{
 		Ready: true, Generation: 2, ConfigVersion: 3, Uptime: 90 * time.Second,
 		Listeners: []string{"127.0.0.1:8080"},
-		Admission: admin.Admission{Limit: w.limit, Inflight: 3, Held: 1},
-		Sources:   []admin.Source{{Name: "github", Duplicates: 1, Unauthorized: 5, Refused: 7}},
+		Admission: admin.Admission{Limit: w.limit, Inflight: 3, Held: 1, Overloaded: true,
+			OverloadedClasses: []string{"repeat", "low_over_share"}},
+		Sources: []admin.Source{{Name: "github", Duplicates: 1, Unauthorized: 5, Refused: 7,
+			RefusedInRow: 2, Guarded: true}},
 		Destinations: []admin.Destination{
 			{Name: "billing", Breaker: "closed"}, {Name: "archive", Breaker: "open"},
 		},
@@ -240,7 +248,7 @@ func (w *world) service() *admin.Service {
 	reloads := 0
 	return admin.New(admin.Options{
 		Store: w, Facts: w.facts, Limiter: w, Version: "1.0", Log: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return noon.Add(time.Hour) },
+		Now: func() time.Time { return noon.Add(time.Hour) }, Faults: w.board(), Gaps: ledger{},
 		Reload: func(context.Context) (uint32, error) {
 			if reloads++; reloads > 1 {
 				return 0, config.Faults{{File: "sluice.yaml", Line: 3, Problem: "no such key"}}

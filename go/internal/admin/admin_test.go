@@ -309,7 +309,12 @@ func TestStatusJoinsFactsAndStore(t *testing.T) {
 	b.facts = Facts{
 		Ready: true, Generation: 3, ConfigVersion: 2, Uptime: 90 * time.Second,
 		Listeners: []string{"127.0.0.1:8080"},
-		Sources:   []Source{{Name: "github", Duplicates: 4, Unauthorized: 5, Refused: 6}},
+		Admission: Admission{
+			Limit: 9, Inflight: 8, Held: 7, Overloaded: true,
+			OverloadedClasses: []string{"repeat", "low_over_share"},
+		},
+		Sources: []Source{{Name: "github", Duplicates: 4, Unauthorized: 5, Refused: 6,
+			RefusedInRow: 3, Guarded: true}},
 		// archive was taken out of the config and has a dead letter still.
 		Destinations: []Destination{{Name: "billing", Breaker: "open"}},
 		DataPlane:    DataPlane{Pid: 7, Driver: "io_uring", Restarts: 1},
@@ -335,13 +340,19 @@ func TestStatusJoinsFactsAndStore(t *testing.T) {
 	sources, destinations := s.GetSources(), s.GetDestinations()
 	if len(sources) != 2 || sources[0].GetAccepted() != 2 || sources[0].GetDuplicates() != 4 ||
 		sources[0].GetUnauthorized() != 5 || sources[0].GetRefused() != 6 ||
-		sources[1].GetName() != "stripe" || sources[1].GetAccepted() != 1 {
+		sources[0].GetRefusedInRow() != 3 || !sources[0].GetGuarded() ||
+		sources[1].GetName() != "stripe" || sources[1].GetAccepted() != 1 || sources[1].GetGuarded() {
 		t.Errorf("sources are %v", sources)
 	}
 	if len(destinations) != 2 || destinations[0].GetBreaker() != "open" ||
 		destinations[0].GetBacklog() != 3 || destinations[0].GetOldestS() != 3600 ||
 		destinations[1].GetName() != "archive" || destinations[1].GetDead() != 1 {
 		t.Errorf("destinations are %v", destinations)
+	}
+	if a := s.GetAdmission(); a.GetLimit() != 9 || a.GetInflight() != 8 || a.GetHeld() != 7 ||
+		!a.GetOverloaded() ||
+		!slices.Equal(a.GetOverloadedClasses(), []string{"repeat", "low_over_share"}) {
+		t.Errorf("admission is %v", a)
 	}
 	j := s.GetJournal()
 	if !j.GetWritable() || j.GetEvents() != 3 || j.GetOldestS() != 3600 || j.GetBytes() == 0 {
@@ -383,6 +394,31 @@ func TestALimitIsPinnedAndLetGo(t *testing.T) {
 	if l, err = b.GetLimits(t.Context(), &pb.GetLimitsRequest{}); err != nil ||
 		l.GetAlgorithm() != "fixed" || l.GetHoldBudgetNs() != 1e9 {
 		t.Errorf("limits: %v %v", l, err)
+	}
+}
+
+func TestLimitsSayWhatTheControllerGoesBy(t *testing.T) {
+	b := newBench(t, nil)
+	b.pin.more = Limits{
+		Base: 15.25, ServiceTime: 4 * time.Millisecond, Throughput: 812.5,
+		HoldBound: 10 * time.Millisecond, ShareRate: 40.5, Inflight: 14, Held: 3,
+		Changes: []LimitChange{
+			{At: began.Add(time.Second), From: 16, To: 15.25, Reason: "slope"},
+			{At: began, From: 20, To: 16, Reason: "drops"},
+		},
+	}
+	l, err := b.GetLimits(t.Context(), &pb.GetLimitsRequest{})
+	b.must(err)
+	if l.GetBase() != 15.25 || l.GetServiceTimeNs() != 4e6 || l.GetThroughput() != 812.5 ||
+		l.GetHoldBoundNs() != 1e7 || l.GetShareRate() != 40.5 || l.GetInflight() != 14 ||
+		l.GetHeld() != 3 {
+		t.Errorf("limits are %v", l)
+	}
+	changes := l.GetChanges()
+	if len(changes) != 2 || changes[0].GetReason() != "slope" || changes[0].GetFrom() != 16 ||
+		changes[0].GetTo() != 15.25 || changes[0].GetAtNs() != began.Add(time.Second).UnixNano() ||
+		changes[1].GetReason() != "drops" {
+		t.Errorf("changes are %v", changes)
 	}
 }
 

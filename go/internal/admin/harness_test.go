@@ -50,11 +50,14 @@ type bench struct {
 type pin struct {
 	limit uint64
 	until time.Time
+	more  Limits
 }
 
 func (p *pin) Limits() Limits {
-	return Limits{Algorithm: "fixed", Limit: p.limit, Min: 2, Max: 64, PinnedUntil: p.until,
-		HoldBudget: time.Second}
+	l := p.more
+	l.Algorithm, l.Limit, l.Min, l.Max, l.PinnedUntil = "fixed", p.limit, 2, 64, p.until
+	l.HoldBudget = time.Second
+	return l
 }
 
 func (p *pin) Pin(limit uint64, span time.Duration) error {

@@ -74,6 +74,7 @@ type Facts struct {
 type Admission struct {
 	Limit, Inflight, Held uint64
 	Overloaded            bool
+	OverloadedClasses     []string // names, the one served first first
 }
 
 // Source is one configured source.
@@ -82,6 +83,10 @@ type Source struct {
 	// Duplicates are those answered from memory; the store adds the ones that it found itself.
 	Duplicates            uint64
 	Unauthorized, Refused uint64
+	// RefusedInRow is the refusals since its last success, and Guarded tells that there are nearly as
+	// many as its provider bears: it is served first.
+	RefusedInRow uint64
+	Guarded      bool
 }
 
 // Destination is one configured destination.
@@ -97,15 +102,33 @@ type DataPlane struct {
 	Restarts uint64
 }
 
-// Limits is the admission limit with its bounds.
+// Limits is the admission limit with its bounds, and what the controller goes by.
 type Limits struct {
-	// Algorithm is the one in force. Where it is not the configured one it says so.
+	// Algorithm is the one in force.
 	Algorithm       string
 	Limit, Min, Max uint64
-	PinnedUntil     time.Time // zero: not pinned
-	MaxHeld         uint64
-	HoldBudget      time.Duration
-	Inflight, Held  uint64
+	// Base is the limit without its alternation.
+	Base           float64
+	PinnedUntil    time.Time // zero: not pinned
+	MaxHeld        uint64
+	HoldBudget     time.Duration
+	Inflight, Held uint64
+	// ServiceTime is how long a slot is taken in the mean, Throughput the events a second that become
+	// durable; 0: not known yet.
+	ServiceTime time.Duration
+	Throughput  float64
+	// HoldBound bounds what waits while its class is overloaded.
+	HoldBound time.Duration
+	// ShareRate is what each source may have in events a second; 0: no bound is in force.
+	ShareRate float64
+	Changes   []LimitChange // newest first
+}
+
+// LimitChange is a move of the limit.
+type LimitChange struct {
+	At       time.Time
+	From, To float64
+	Reason   string
 }
 
 // Limiter is the admission limit.

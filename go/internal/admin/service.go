@@ -13,6 +13,7 @@ import (
 
 	"sluice/go/internal/config"
 	"sluice/go/internal/event"
+	"sluice/go/internal/gameday"
 	"sluice/go/internal/store"
 	pb "sluice/proto/sluice/v1"
 )
@@ -37,6 +38,8 @@ type Options struct {
 	Reload func(context.Context) (uint32, error)
 	// Drain begins to stop the daemon and returns at once.
 	Drain   func() error
+	Faults  *gameday.Board // nil: this daemon takes none
+	Gaps    Gaps
 	Version string
 	Now     func() time.Time // nil: time.Now
 	Log     *slog.Logger     // nil: slog.Default
@@ -117,6 +120,7 @@ func (s *Service) status() *pb.Status {
 		Admission: &pb.AdmissionStatus{
 			Limit: facts.Admission.Limit, Inflight: facts.Admission.Inflight,
 			Held: facts.Admission.Held, Overloaded: facts.Admission.Overloaded,
+			OverloadedClasses: facts.Admission.OverloadedClasses,
 		},
 		Journal: &pb.JournalStatus{
 			Bytes: uint64(max(stats.JournalBytes, 0)), Events: stats.Events,
@@ -144,6 +148,7 @@ func sources(f Facts, stats store.Stats, names *event.Catalogue) []*pb.SourceSta
 		line := &pb.SourceStatus{
 			Name: source.Name, Duplicates: source.Duplicates,
 			Unauthorized: source.Unauthorized, Refused: source.Refused,
+			RefusedInRow: source.RefusedInRow, Guarded: source.Guarded,
 		}
 		list, byName[source.Name] = append(list, line), line
 	}
@@ -223,11 +228,18 @@ func (s *Service) ResetLimit(ctx context.Context, _ *pb.ResetLimitRequest) (*pb.
 
 func (s *Service) limits() *pb.Limits {
 	l := s.o.Limiter.Limits()
-	return &pb.Limits{
-		Algorithm: l.Algorithm, Limit: l.Limit, Min: l.Min, Max: l.Max,
+	out := &pb.Limits{
+		Algorithm: l.Algorithm, Limit: l.Limit, Min: l.Min, Max: l.Max, Base: l.Base,
 		PinnedUntilNs: unixNano(l.PinnedUntil), MaxHeld: l.MaxHeld,
 		HoldBudgetNs: l.HoldBudget.Nanoseconds(), Inflight: l.Inflight, Held: l.Held,
+		ServiceTimeNs: l.ServiceTime.Nanoseconds(), Throughput: l.Throughput,
+		HoldBoundNs: l.HoldBound.Nanoseconds(), ShareRate: l.ShareRate,
 	}
+	for _, c := range l.Changes {
+		out.Changes = append(out.Changes,
+			&pb.LimitChange{AtNs: unixNano(c.At), From: c.From, To: c.To, Reason: c.Reason})
+	}
+	return out
 }
 
 // Reload reads the config again.

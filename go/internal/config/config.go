@@ -55,20 +55,20 @@ type HTTP struct {
 	MaxConnectionsPerIP int           `yaml:"max_connections_per_ip"` // 0: unbounded
 }
 
-// Admission tunes who is let in under load.
+// Admission tunes who is let in under load. Limits are requests in flight, the host's.
 type Admission struct {
 	Algorithm    string        `yaml:"algorithm"` // slope | gradient2 | min-gradient | aimd | fixed
 	InitialLimit int           `yaml:"initial_limit"`
 	MinLimit     int           `yaml:"min_limit"`
 	MaxLimit     int           `yaml:"max_limit"`
-	Patience     time.Duration `yaml:"patience"`
-	Smoothing    float64       `yaml:"smoothing"`
-	Tolerance    float64       `yaml:"tolerance"`
-	Overload     string        `yaml:"overload"` // queue | codel
-	TargetDelay  time.Duration `yaml:"target_delay"`
-	Interval     time.Duration `yaml:"interval"`
-	Pacing       string        `yaml:"pacing"` // off | little
-	HoldBudget   time.Duration `yaml:"hold_budget"`
+	Patience     time.Duration `yaml:"patience"`     // of slope
+	Smoothing    float64       `yaml:"smoothing"`    // of gradient2 and min-gradient
+	Tolerance    float64       `yaml:"tolerance"`    // of gradient2 and min-gradient
+	Overload     string        `yaml:"overload"`     // queue | codel
+	TargetDelay  time.Duration `yaml:"target_delay"` // of codel, below Interval
+	Interval     time.Duration `yaml:"interval"`     // of codel
+	Pacing       string        `yaml:"pacing"`       // off | little
+	HoldBudget   time.Duration `yaml:"hold_budget"`  // 0: nobody waits
 	MaxHeld      int           `yaml:"max_held"`
 	ShedStatus   int           `yaml:"shed_status"` // 503 | 429
 }

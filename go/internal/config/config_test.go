@@ -177,6 +177,25 @@ func TestTheCatalogueFillsWhatTheFileLeavesOpen(t *testing.T) {
 	}
 }
 
+func TestBothFormsOfCoDelSayTheSame(t *testing.T) {
+	want := mustParse(t, "admission: {overload: codel, target_delay: 10ms, interval: 1s}",
+		testOptions(nil, nil)).Admission
+	if want.Overload != "codel" || want.TargetDelay != 10*time.Millisecond ||
+		want.Interval != time.Second {
+		t.Errorf("read as %+v", want)
+	}
+	got := mustParse(t, "admission: {overload: {codel: {target_delay: 10ms, interval: 1s}}}",
+		testOptions(nil, nil)).Admission
+	if got != want {
+		t.Errorf("the block is read as %+v, the words as %+v", got, want)
+	}
+	plain := mustParse(t, "admission: {overload: {codel: {}}}", testOptions(nil, nil)).Admission
+	if plain.Overload != "codel" || plain.TargetDelay != 5*time.Millisecond ||
+		plain.Interval != 100*time.Millisecond {
+		t.Errorf("an empty block is read as %+v", plain)
+	}
+}
+
 func TestDeliverIsEverywhereUnlessTheFileSaysWhere(t *testing.T) {
 	c := mustParse(t, `
 sources: {a: {provider: none}, b: {provider: none, deliver: []}, c: {provider: none, deliver: [y]}}

@@ -10,19 +10,13 @@ type Feature string
 const (
 	AcknowledgeDelivered Feature = "acknowledge-delivered"
 	AdminAddress         Feature = "admin-address"
-	AlgorithmAIMD        Feature = "algorithm-aimd"
-	AlgorithmFixed       Feature = "algorithm-fixed"
-	AlgorithmGradient2   Feature = "algorithm-gradient2"
-	AlgorithmMinGradient Feature = "algorithm-min-gradient"
 	AllowFrom            Feature = "allow-from"
 	BreakerTuning        Feature = "breaker-tuning"
 	ConnectionsPerIP     Feature = "connections-per-ip"
 	DropHeaders          Feature = "drop-headers"
 	MutualTLS            Feature = "mutual-tls"
 	OrderBy              Feature = "order-by"
-	OverloadCoDel        Feature = "overload-codel"
 	OwnScheme            Feature = "own-scheme"
-	PacingLittle         Feature = "pacing-little"
 	Postgres             Feature = "postgres"
 	ProxyProtocol        Feature = "proxy-protocol"
 	RespondDestination   Feature = "respond-destination"
@@ -35,10 +29,9 @@ const (
 // AllFeatures lists every feature, for callers that support everything and for tests.
 func AllFeatures() []Feature {
 	return []Feature{
-		AcknowledgeDelivered, AdminAddress, AlgorithmAIMD, AlgorithmFixed, AlgorithmGradient2,
-		AlgorithmMinGradient, AllowFrom, BreakerTuning, ConnectionsPerIP, DropHeaders, MutualTLS,
-		OrderBy, OverloadCoDel, OwnScheme, PacingLittle, Postgres, ProxyProtocol, RespondDestination,
-		SourceRate, TLS, Unenforced, UnixListener,
+		AcknowledgeDelivered, AdminAddress, AllowFrom, BreakerTuning, ConnectionsPerIP, DropHeaders,
+		MutualTLS, OrderBy, OwnScheme, Postgres, ProxyProtocol, RespondDestination, SourceRate, TLS,
+		Unenforced, UnixListener,
 	}
 }
 

@@ -1,5 +1,14 @@
 package config
 
+import "time"
+
+// patienceMin and patienceMax bound what a slot may cost: under a millisecond no disk would be
+// worth waiting for, over a minute no sender waits.
+const (
+	patienceMin = time.Millisecond
+	patienceMax = time.Minute
+)
+
 // The named maxima of a config. Those of the shared memory repeat what its layout fixes.
 const (
 	fileBytesMax   = 4 << 20
@@ -19,8 +28,10 @@ const (
 	methodMax    = 24 // bytes of the method in a frame
 	nameMax      = 63
 	pathMax      = 1024
-	unixPathMax  = 107 // sun_path with its NUL
-	suggestedMax = 24  // more known keys than this are not listed in a fault
+	unixPathMax  = 107     // sun_path with its NUL
+	limitMax     = 1 << 20 // requests in flight
+	heldMax      = 1 << 16 // the data plane's HELD_MAX
+	suggestedMax = 24      // more known keys than this are not listed in a fault
 
 	// framePartOfRing: one frame takes at most a quarter of its ring.
 	framePartOfRing = 4

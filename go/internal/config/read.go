@@ -145,19 +145,17 @@ func (r *reader) admission(t *table) Admission {
 	a := Admission{
 		Algorithm: value(t, "algorithm", "slope",
 			oneOf("slope", "gradient2", "min-gradient", "aimd", "fixed")),
-		InitialLimit: value(t, "initial_limit", 16, parseCount, between(1, 1<<20)),
-		MinLimit:     value(t, "min_limit", 2, parseCount, between(1, 1<<20)),
-		MaxLimit:     value(t, "max_limit", 4096, parseCount, between(1, 1<<20)),
-		Patience:     value(t, "patience", 500*time.Millisecond, parseDuration, positive),
-		Smoothing:    value(t, "smoothing", 0.2, parseNumber, between(0.001, 1.0)),
-		Tolerance:    value(t, "tolerance", 1.5, parseNumber, between(1.0, 100.0)),
-		Overload:     value(t, "overload", "queue", oneOf("queue", "codel")),
-		TargetDelay:  value(t, "target_delay", 5*time.Millisecond, parseDuration, positive),
-		Interval:     value(t, "interval", 100*time.Millisecond, parseDuration, positive),
-		Pacing:       value(t, "pacing", "off", oneOf("off", "little")),
-		HoldBudget:   value(t, "hold_budget", 2500*time.Millisecond, parseDuration),
-		MaxHeld:      value(t, "max_held", 1024, parseCount, between(0, 1<<20)),
-		ShedStatus:   value(t, "shed_status", 503, parseCount, shedStatus),
+		InitialLimit: value(t, "initial_limit", 16, parseCount, between(1, limitMax)),
+		MinLimit:     value(t, "min_limit", 2, parseCount, between(1, limitMax)),
+		MaxLimit:     value(t, "max_limit", 4096, parseCount, between(1, limitMax)),
+		Patience: value(t, "patience", 500*time.Millisecond, parseDuration,
+			between(patienceMin, patienceMax)),
+		Smoothing:  value(t, "smoothing", 0.2, parseNumber, between(0.001, 1.0)),
+		Tolerance:  value(t, "tolerance", 1.5, parseNumber, between(1.0, 100.0)),
+		Pacing:     value(t, "pacing", "off", oneOf("off", "little")),
+		HoldBudget: value(t, "hold_budget", 2500*time.Millisecond, parseDuration),
+		MaxHeld:    value(t, "max_held", 1024, parseCount, between(0, heldMax)),
+		ShedStatus: value(t, "shed_status", 503, parseCount, shedStatus),
 	}
 	if a.MinLimit > a.MaxLimit {
 		r.fault(t.join("min_limit"), "lower it or raise max_limit",
@@ -166,27 +164,39 @@ func (r *reader) admission(t *table) Admission {
 		r.fault(t.join("initial_limit"), "write a value between them",
 			"%d is not between min_limit %d and max_limit %d", a.InitialLimit, a.MinLimit, a.MaxLimit)
 	}
-	r.admissionFeatures(t, a)
+	r.overload(t, &a)
 	t.end()
 	return a
 }
 
-func (r *reader) admissionFeatures(t *table, a Admission) {
-	switch a.Algorithm {
-	case "gradient2":
-		r.needs(AlgorithmGradient2, t.join("algorithm"), "gradient2")
-	case "min-gradient":
-		r.needs(AlgorithmMinGradient, t.join("algorithm"), "min-gradient")
-	case "aimd":
-		r.needs(AlgorithmAIMD, t.join("algorithm"), "aimd")
-	case "fixed":
-		r.needs(AlgorithmFixed, t.join("algorithm"), "fixed")
+// overload reads how it is told that too many wait: a word, with the two times of codel beside it,
+// or `overload: {codel: {target_delay: 5ms, interval: 100ms}}`.
+func (r *reader) overload(t *table, a *Admission) {
+	a.Overload = "queue"
+	it, times := t.get("overload"), t
+	if it.isTable() {
+		of := r.table(it)
+		codel := of.get("codel")
+		if codel.node == nil {
+			r.fault(it.path, "write queue, codel or {codel: {target_delay: 5ms, interval: 100ms}}",
+				"only codel has keys of its own")
+		}
+		a.Overload, times = "codel", r.table(codel)
+		for _, key := range []string{"target_delay", "interval"} {
+			if t.get(key).node != nil {
+				r.fault(t.join(key), "keep one", "it belongs to %s.codel", it.path)
+			}
+		}
+		defer of.end()
+		defer times.end()
+	} else if it.node != nil {
+		a.Overload, _ = one(r, it, oneOf("queue", "codel"))
 	}
-	if a.Overload == "codel" {
-		r.needs(OverloadCoDel, t.join("overload"), "codel")
-	}
-	if a.Pacing == "little" {
-		r.needs(PacingLittle, t.join("pacing"), "little")
+	a.TargetDelay = value(times, "target_delay", 5*time.Millisecond, parseDuration, positive)
+	a.Interval = value(times, "interval", 100*time.Millisecond, parseDuration, positive)
+	if a.TargetDelay >= a.Interval {
+		r.fault(times.join("target_delay"), "write a fraction of it, such as a twentieth",
+			"%v is not below the interval of %v in which it is looked for", a.TargetDelay, a.Interval)
 	}
 }
 

@@ -12,16 +12,21 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sluice/go/internal/config"
 	"sluice/go/internal/dataplane"
 	"sluice/go/internal/deliver"
 	"sluice/go/internal/faultpoint"
+	"sluice/go/internal/gameday"
+	"sluice/go/internal/gaps"
 	"sluice/go/internal/ingest"
 	"sluice/go/internal/lane"
 	"sluice/go/internal/listen"
 	"sluice/go/internal/observe"
 	"sluice/go/internal/store"
 	"sluice/go/internal/supervise"
+	"sluice/go/internal/tune"
 	pb "sluice/proto/sluice/v1"
 )
 
@@ -63,9 +68,15 @@ type Daemon struct {
 	lanes   *lanes
 	super   *supervise.Supervisor
 	deliver *deliver.Service
-	limits  *limits
+	tune    *tune.Service
 	metrics *observe.Metrics
 	ids     identifiers
+
+	standing standing
+	faults   *gameday.Board // nil without --dev
+	gaps     *gaps.Ledger
+	endGaps  context.CancelFunc
+	looking  sync.WaitGroup // the ledger, at counters
 
 	// What the operator's side looks at while the rest is still being put together.
 	seenIngest atomic.Pointer[ingest.Service]
@@ -141,7 +152,7 @@ func (d *Daemon) open(ctx context.Context) error {
 		witness = durableGroup(c, id)
 	}
 	d.store, err = store.Open(ctx, store.Options{
-		Dir: c.DataDir, Log: d.log, Witness: witness, Identify: d.ids.of,
+		Dir: c.DataDir, Log: d.log, Witness: witness, Identify: d.ids.of, FS: d.openFaults(),
 	})
 	if err != nil {
 		return err
@@ -154,8 +165,14 @@ func (d *Daemon) open(ctx context.Context) error {
 	}
 	d.shm.control.StoreWritable(0) // until the group in doubt is durable
 	d.shm.control.StoreStopping(0)
-	d.limits = newLimits(c, d.shm.control)
-	return nil
+	d.tune, err = tune.New(tune.Options{
+		Control: d.shm.control.ControlPage, Config: c.Admission,
+		Now: func() time.Duration { return time.Since(d.began) },
+	})
+	if err != nil {
+		return err
+	}
+	return d.openGaps()
 }
 
 func (d *Daemon) start(ctx context.Context) error {
@@ -182,6 +199,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		return fmt.Errorf("record the config: %w", err)
 	}
 	d.plan.Store(p)
+	d.tune.UseSlots(p.slots())
 	d.lanes = &lanes{
 		dir: filepath.Join(d.shm.dir, "lanes"), ingest: d.ingest, durable: recovery.Lanes, log: d.log,
 		owner: lane.Owner{JournalID: recovery.JournalID, BootID: boot},
@@ -192,6 +210,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	ctxBeat, endBeat := context.WithCancel(context.WithoutCancel(ctx)) // it beats while the rest stops
 	d.endBeat = endBeat
 	d.beating.Go(func() { d.beat(ctxBeat) })
+	d.beating.Go(func() { d.tune.Run(ctxBeat) })
 	if err := d.startDelivery(p); err != nil {
 		return err
 	}
@@ -199,7 +218,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		Binary: d.o.Binary, Dir: d.shm.dir, JournalID: recovery.JournalID,
 		RingSize: uint64(d.o.Config.RingSize), MaxConnections: d.o.Config.HTTP.MaxConnections,
 		Lanes: d.lanes, Open: d.openListeners, Bells: newBells, Log: d.log,
-		Snapshot: func() *pb.Snapshot { return d.plan.Load().snapshot },
+		Snapshot: func() *pb.Snapshot { return d.standing.fill(d.plan.Load().snapshot) },
 		Born:     d.planeBorn, Died: d.planeDied,
 	})
 	d.seenSuper.Store(d.super)
@@ -304,6 +323,15 @@ func (d *Daemon) beat(ctx context.Context) {
 	}
 }
 
+// bootNow is the boot clock in ns, as the data plane reads it.
+func bootNow() uint64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		return 0 // no kernel that we run on lacks it
+	}
+	return uint64(t.Nano())
+}
+
 // Drain begins an orderly stop.
 func (d *Daemon) Drain() { d.once.Do(func() { close(d.drain) }) }
 
@@ -311,6 +339,7 @@ func (d *Daemon) Drain() { d.once.Do(func() { close(d.drain) }) }
 func (d *Daemon) stop() error {
 	d.stopping.Store(true)
 	d.ready.Store(false)
+	d.closeFaults()
 	var err error
 	if d.super != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), drainGrace+5*time.Second)
@@ -333,7 +362,7 @@ func (d *Daemon) stop() error {
 		d.endBeat()
 		d.beating.Wait()
 	}
-	d.limits.stop()
+	d.tune.Stop()
 	return err
 }
 
@@ -348,6 +377,7 @@ func (d *Daemon) awaitLanes() {
 
 // close gives up what open took, and unmaps what others looked at.
 func (d *Daemon) close() error {
+	d.closeGaps()
 	var err error
 	if d.store != nil {
 		err = d.store.Close()

@@ -58,9 +58,12 @@ func (d *Daemon) planeBorn(generation uint32, path string) {
 		return
 	}
 	d.mu.Lock()
+	d.standing.born(generation, d.youngest())
 	d.counters[generation] = counters
 	d.mu.Unlock()
 	d.metrics.Attach(generation, counters, d.slot)
+	d.attachGaps(generation, path, counters)
+	d.tune.Attach(generation, counters)
 }
 
 // planeDied takes its last counts over and lets them go.
@@ -70,7 +73,10 @@ func (d *Daemon) planeDied(generation uint32) {
 	delete(d.counters, generation)
 	d.mu.Unlock()
 	if counters != nil {
+		d.tune.Detach(generation)
 		d.metrics.Detach(generation)
+		d.gaps.Detach(generation, true)
+		d.standing.died(generation, counters)
 		counters.Close()
 	}
 }
@@ -109,12 +115,14 @@ func (d *Daemon) adminFacts() admin.Facts {
 	why := d.whyNotReady()
 	recovery := d.store.Recovery()
 	f := admin.Facts{
-		Ready: len(why) == 0, Uptime: time.Since(d.began), Listeners: d.listeners(), Problems: why,
+		Ready: len(why) == 0, Uptime: time.Since(d.began), Listeners: d.listeners(),
+		Problems:  d.withFaults(why),
 		JournalID: recovery.JournalID, Damage: recovery.Damage,
 	}
-	f.Admission.Limit = d.shm.control.Limit()
+	f.Admission.Limit = d.tune.State().Limit
 	f.Admission.Inflight, f.Admission.Held = d.taken()
-	f.Admission.Overloaded = d.shm.control.Overloaded() != 0
+	f.Admission.OverloadedClasses = classNames(d.overloaded())
+	f.Admission.Overloaded = len(f.Admission.OverloadedClasses) > 0
 	if super := d.seenSuper.Load(); super != nil {
 		s := super.Status()
 		f.Generation = s.Generation
@@ -129,10 +137,12 @@ func (d *Daemon) adminFacts() admin.Facts {
 	f.ConfigVersion = p.catalogue.ConfigVersion
 	for i := range p.config.Sources {
 		name := p.config.Sources[i].Name
-		tally := judged.Tally(idOf(p.catalogue.Sources, name))
+		id := idOf(p.catalogue.Sources, name)
+		tally, stands := judged.Tally(id), d.standsNow(id)
 		f.Sources = append(f.Sources, admin.Source{
 			Name: name, Duplicates: tally.Duplicates.Load(),
 			Unauthorized: tally.Unauthorized.Load(), Refused: d.metrics.Shed(name),
+			RefusedInRow: stands.refusedInRow, Guarded: stands.guarded,
 		})
 	}
 	for i := range p.config.Destinations {
@@ -146,11 +156,7 @@ func (d *Daemon) adminFacts() admin.Facts {
 func (d *Daemon) observeFacts() observe.Facts {
 	stats, space := d.store.Stats(), d.store.Space()
 	f := observe.Facts{
-		Admission: observe.Admission{
-			Limit: d.shm.control.Limit(), MaxHeld: d.shm.control.MaxHeld(),
-			HoldBudget: time.Duration(d.shm.control.HoldBudgetNS()),
-			Overloaded: d.shm.control.Overloaded() != 0,
-		},
+		Admission: d.observeAdmission(), Gaps: d.gaps.Len(),
 		Journal: observe.Journal{
 			UsedBytes: uint64(space.UsedBytes), TotalBytes: uint64(space.TotalBytes),
 			Events: stats.Events, OldestAge: age(space.Oldest),
@@ -189,13 +195,28 @@ func (d *Daemon) observeFacts() observe.Facts {
 		stored[s.Source] = s.Accepted
 	}
 	for _, n := range names.Sources {
-		tally := judged.Tally(n.ID)
+		tally, stands := judged.Tally(n.ID), d.standsNow(n.ID)
 		f.Sources = append(f.Sources, observe.Source{
 			Name: n.Name, Stored: stored[n.ID], Duplicates: tally.Duplicates.Load(),
 			Unauthorized: tally.Unauthorized.Load(), Handshakes: tally.Answered.Load(),
+			RefusedInRow: stands.refusedInRow, Guarded: stands.guarded,
 		})
 	}
 	return f
+}
+
+func (d *Daemon) observeAdmission() observe.Admission {
+	state := d.tune.State()
+	a := observe.Admission{
+		Limit: state.Limit, MaxHeld: state.MaxHeld, HoldBudget: state.HoldBudget,
+		Overloaded: d.overloaded(), HoldBound: state.Numbers.HoldBound,
+		ServiceTime: state.Numbers.ServiceTime, ShareRate: state.Numbers.ShareRate,
+		Saturation: state.Numbers.Saturation, Changes: make(map[string]uint64),
+	}
+	for reason, n := range state.Decisions {
+		a.Changes[string(reason)] = n
+	}
+	return a
 }
 
 func age(since time.Time) time.Duration {
@@ -205,29 +226,35 @@ func age(since time.Time) time.Duration {
 	return max(time.Since(since), 0)
 }
 
-// Limits is the admission limit with its bounds.
-func (l *limits) Limits() admin.Limits {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	algorithm := l.config.Algorithm
-	if algorithm != "fixed" {
-		algorithm = fmt.Sprintf("fixed at %d (%s is not in this version)", l.own(), algorithm)
-	}
-	return admin.Limits{
-		Algorithm: algorithm, Limit: l.control.Limit(),
-		Min: uint64(l.config.MinLimit), Max: uint64(l.config.MaxLimit), PinnedUntil: l.until,
-		MaxHeld: l.control.MaxHeld(), HoldBudget: time.Duration(l.control.HoldBudgetNS()),
-	}
-}
-
-// limiter adds what is taken to the limit.
+// limiter shows the limit and what is taken of it.
 type limiter struct{ d *Daemon }
 
 func (l limiter) Limits() admin.Limits {
-	limits := l.d.limits.Limits()
+	s := l.d.tune.State()
+	limits := admin.Limits{
+		Algorithm: s.Algorithm, Limit: s.Limit, Min: s.Min, Max: s.Max, Base: s.Numbers.Base,
+		PinnedUntil: s.PinnedUntil, MaxHeld: s.MaxHeld, HoldBudget: s.HoldBudget,
+		ServiceTime: s.Numbers.ServiceTime, Throughput: s.Numbers.Throughput,
+		HoldBound: s.Numbers.HoldBound, ShareRate: s.Numbers.ShareRate,
+	}
+	for _, c := range s.Changes {
+		limits.Changes = append(limits.Changes,
+			admin.LimitChange{At: c.At, From: c.From, To: c.To, Reason: string(c.Reason)})
+	}
 	limits.Inflight, limits.Held = l.d.taken()
 	return limits
 }
 
-func (l limiter) Pin(limit uint64, span time.Duration) error { return l.d.limits.set(limit, span) }
-func (l limiter) Release()                                   { l.d.limits.reset() }
+func (l limiter) Pin(limit uint64, span time.Duration) error { return l.d.tune.Pin(limit, span) }
+func (l limiter) Release()                                   { l.d.tune.Release() }
+
+// classNames names the classes that have a bit.
+func classNames(bits uint64) []string {
+	var names []string
+	for class, name := range observe.Classes {
+		if bits>>class&1 != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -191,7 +191,7 @@ destinations:
   out: {stdout: {}}
 `)
 	gh, low := p.snapshot.Sources[0], p.snapshot.Sources[1]
-	if gh.Path != "/gh" || gh.Class != pb.Class_CLASS_HIGH ||
+	if gh.Path != "/gh" || gh.Priority != pb.Priority_PRIORITY_HIGH ||
 		gh.Acknowledge != pb.Acknowledge_ACKNOWLEDGE_RING || gh.Rate != 10 ||
 		!slices.Equal(gh.AllowFrom, []string{"10.0.0.0/8"}) || gh.MaxBody != 1<<20 {
 		t.Errorf("routed as %v", gh)
@@ -201,7 +201,7 @@ destinations:
 		judged.Dedup != 2*time.Hour || judged.Name != "gh" {
 		t.Errorf("judged as %+v", judged)
 	}
-	if low.Class != pb.Class_CLASS_LOW || !p.table.Sources[low.Id].Unverified {
+	if low.Priority != pb.Priority_PRIORITY_LOW || !p.table.Sources[low.Id].Unverified {
 		t.Errorf("low is %v", low)
 	}
 	request := func(body string) *provider.Request { return &provider.Request{Body: []byte(body)} }

@@ -79,7 +79,10 @@ func (d *Daemon) putInForce(
 	d.ingest.SetTable(p.table)
 	d.ids.use(p)
 	d.o.Config = c
-	d.limits.configure(c)
+	d.tune.UseSlots(p.slots())
+	if err := d.tune.Configure(c.Admission); err != nil {
+		return fmt.Errorf("the limit goes by the old config: %w", err)
+	}
 	return nil
 }
 

@@ -71,7 +71,11 @@ func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
 		return fmt.Errorf("it would be source number %d; there are %d in the life of a data directory",
 			id, shmabi.SourcesMax)
 	}
-	scheme, verifier, identifier, err := judgeOf(s)
+	from, err := provider.ParseIDFrom(s.IDFrom.String())
+	if err != nil {
+		return err
+	}
+	scheme, verifier, identifier, err := judgeOf(s, from)
 	if err != nil {
 		return err
 	}
@@ -91,12 +95,25 @@ func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
 	}
 	p.snapshot.Sources = append(p.snapshot.Sources, &pb.Source{
 		Id: id, Slot: id - 1, Name: s.Name, Path: s.Path, Methods: s.Methods,
-		Class:       classOf(s.Priority, scheme.Contract.NeverRetries.Or(false)),
 		Acknowledge: pb.Acknowledge(ackOf(s.Acknowledge)),
 		MaxBody:     uint64(s.MaxBody), BudgetNs: uint64(budget(s.Deadline, scheme)),
 		ShedStatus: uint32(s.ShedStatus), Rate: rateOf(s.Rate), AllowFrom: prefixes(s),
+		Priority:     priorityOf(s.Priority),
+		NeverRetries: scheme.Contract.NeverRetries.Or(false),
+		IdPlaces:     idPlacesOf(scheme, from), RetryHeaders: scheme.Contract.RetryHeaders.Value,
+		Handshakes: handshakesOf(scheme), Probes: scheme.Contract.ProbesBadSignatures.Or(false),
+		GuardAfter: guardAfter(&scheme.Contract),
 	})
 	return nil
+}
+
+// slots are the places of the sources in the counters.
+func (p *plan) slots() []int {
+	list := make([]int, 0, len(p.snapshot.Sources))
+	for _, s := range p.snapshot.Sources {
+		list = append(list, int(s.Slot))
+	}
+	return list
 }
 
 // numberOf is the number of a name, a new one if it had none.
@@ -132,7 +149,7 @@ func routeOf(names *event.Catalogue, source uint32, to []uint32) uint32 {
 }
 
 // judgeOf compiles what proves a request of the source and what names it.
-func judgeOf(s *config.Source) (
+func judgeOf(s *config.Source, from provider.IDFrom) (
 	*provider.Scheme, *provider.Verifier, *provider.Identifier, error,
 ) {
 	scheme, ok := catalogue.Lookup(s.Provider)
@@ -145,10 +162,6 @@ func judgeOf(s *config.Source) (
 	}
 	if !ok {
 		return nil, nil, nil, fmt.Errorf("provider %q is not in the catalogue", s.Provider)
-	}
-	from, err := provider.ParseIDFrom(s.IDFrom.String())
-	if err != nil {
-		return nil, nil, nil, err
 	}
 	var secrets []provider.Secret
 	for _, secret := range s.Secrets {
@@ -204,18 +217,6 @@ func ackOf(name string) shmabi.Ack {
 		return shmabi.AckDelivered
 	}
 	return shmabi.AckDurable
-}
-
-func classOf(priority string, neverRetries bool) pb.Class {
-	switch {
-	case priority == "high":
-		return pb.Class_CLASS_HIGH
-	case priority == "low":
-		return pb.Class_CLASS_LOW
-	case neverRetries:
-		return pb.Class_CLASS_DEFAULT_NEVER_RETRIES
-	}
-	return pb.Class_CLASS_DEFAULT
 }
 
 // budget is how long after a request's first byte an answer still helps: the sender's deadline

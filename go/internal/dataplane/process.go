@@ -166,15 +166,19 @@ func (p *Process) Exit() string {
 }
 
 // Kill ends it at once. A process that is dead already is no error.
-func (p *Process) Kill() {
+func (p *Process) Kill() { p.Signal(unix.SIGKILL) }
+
+// Signal sends it a signal, and never to another process that has its pid now. One to a process
+// that is dead already is no error.
+func (p *Process) Signal(s unix.Signal) {
 	if p.child != nil {
-		_ = p.child.Kill() // os.ErrProcessDone: it is reaped
+		_ = p.child.Signal(s) // os.ErrProcessDone: it is reaped
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pidfd >= 0 {
-		_ = unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0) // ESRCH: it is dead
+		_ = unix.PidfdSendSignal(p.pidfd, s, nil, 0) // ESRCH: it is dead
 	}
 }
 

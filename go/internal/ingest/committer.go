@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"sluice/go/internal/event"
@@ -31,20 +32,30 @@ type committer struct {
 	spans   []event.Span
 	shares  []share
 	turn    int
+	wait    time.Duration // until the next frame leaves the station; 0: none is in it
 }
 
 func (c *committer) run(ctx context.Context) {
 	idle := time.NewTimer(idleAfter)
 	defer idle.Stop()
+	leaves := time.NewTimer(idleAfter)
+	defer leaves.Stop()
 	marked := true
 	for ctx.Err() == nil {
 		c.gather()
 		own := false
 		if len(c.frames) == 0 {
+			var left <-chan time.Time
+			if c.wait > 0 {
+				leaves.Reset(c.wait)
+				left = leaves.C
+			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-c.service.work:
+				continue
+			case <-left:
 				continue
 			case <-c.service.store.Work():
 				own = true
@@ -76,16 +87,24 @@ func (c *committer) gather() {
 	c.frames, c.spans, c.shares = c.frames[:0], c.spans[:0], c.shares[:0]
 	feeds := c.service.feedList()
 	room := groupBytes
+	now := time.Duration(math.MaxInt64)
+	if c.service.station.Load() != nil {
+		now = c.service.clock()
+	}
+	c.wait = 0
 	c.turn++
 	for i := range feeds {
 		f := feeds[(i+c.turn)%len(feeds)]
 		f.mu.Lock()
 		from, before := f.gathered, len(c.frames)
-		frames, to, used := f.queue.take(from, c.frames, room)
+		frames, to, used, due := f.queue.take(from, c.frames, room, now)
 		c.frames = frames
 		f.gathered = to
 		f.mu.Unlock()
 		room -= used
+		if due > 0 && (c.wait == 0 || due-now < c.wait) {
+			c.wait = due - now
+		}
 		switch {
 		case to == from:
 		case len(c.frames) == before:

@@ -165,12 +165,27 @@ func (f *feed) intake() (int, error) {
 	faultpoint.Pass(faultpoint.IntakeJudged)
 	f.lane.PublishVerified(at)
 	faultpoint.Pass(faultpoint.IntakeVerified)
+	f.enterStation(*batch)
 	f.mu.Lock()
 	for _, e := range *batch {
 		f.queue.push(e)
 	}
 	f.mu.Unlock()
 	return len(*batch), err
+}
+
+// enterStation has the frames that are to be stored pass the station, where there is one.
+func (f *feed) enterStation(batch []entry) {
+	station := f.service.station.Load()
+	if station == nil {
+		return
+	}
+	now := f.service.clock()
+	for i := range batch {
+		if batch[i].stored() {
+			batch[i].leaves = station.enter(now)
+		}
+	}
 }
 
 // flush writes the replies that may leave and gives room back. It tells whether there were any, and

@@ -85,6 +85,12 @@ func (w *world) living() *plane {
 }
 
 func (w *world) step() {
+	switch w.random.IntN(60) {
+	case 0:
+		w.service.SetStation(1+w.random.IntN(4), time.Duration(1+w.random.IntN(2000))*time.Microsecond)
+	case 1:
+		w.service.ClearStation()
+	}
 	switch n := w.random.IntN(1000); {
 	case n < 600:
 		for range 1 + w.random.IntN(4) {
@@ -225,6 +231,7 @@ func (w *world) finish() {
 	w.t.Helper()
 	w.journal.release()
 	w.journal.failNext(0)
+	w.service.ClearStation()
 	for _, p := range w.planes {
 		if w.dead[p] {
 			w.ended(p)

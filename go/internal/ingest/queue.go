@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"time"
+
 	"sluice/go/internal/lane"
 	"sluice/go/internal/provider"
 	"sluice/shm-abi/shmabi"
@@ -14,6 +16,7 @@ type entry struct {
 	seq      uint32
 	verdict  verdict
 	replied  bool
+	leaves   time.Duration // the station; 0: it passed none
 }
 
 func (e *entry) stored() bool { return e.verdict.state == shmabi.StateVerified }
@@ -45,12 +48,19 @@ func (q *queue) push(e entry) {
 }
 
 // take collects what the committer may write next: frames of at most room bytes (or one frame), and
-// the position up to which they reach. Frames that are not stored are stepped over.
-func (q *queue) take(from uint64, frames [][]byte, room int) ([][]byte, uint64, int) {
-	to, used := from, 0
+// the position up to which they reach. Frames that are not stored are stepped over. It stops before
+// a frame that has not left the station by now; due is when that one does, or 0.
+func (q *queue) take(from uint64, frames [][]byte, room int, now time.Duration) (
+	taken [][]byte, to uint64, used int, due time.Duration,
+) {
+	to = from
 	for ; q.written < q.end(); q.written++ {
 		e := q.at(q.written)
 		if e.stored() {
+			if e.leaves > now {
+				due = e.leaves
+				break
+			}
 			if len(frames) > 0 && used+len(e.frame) > room {
 				break
 			}
@@ -59,7 +69,7 @@ func (q *queue) take(from uint64, frames [][]byte, room int) ([][]byte, uint64, 
 		}
 		to = e.to
 	}
-	return frames, to, used
+	return frames, to, used, due
 }
 
 // reply writes every reply that may leave. It stops where the ring is full and tells so.

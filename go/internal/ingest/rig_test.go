@@ -123,6 +123,7 @@ type rig struct {
 	service *Service
 	planes  []*plane
 	belt    time.Duration // bound on a sleep; out of reach where a test does not say otherwise
+	clock   func() time.Duration
 }
 
 func newRig(t testing.TB) *rig {
@@ -157,6 +158,9 @@ func (r *rig) start() {
 		Store: r.journal, Control: r.control, Log: discard,
 	}, r.table)
 	r.service.belt = r.belt
+	if r.clock != nil {
+		r.service.clock = r.clock
+	}
 	r.service.Start()
 	for _, p := range r.planes {
 		if _, err := os.Stat(p.path); err == nil {

@@ -57,6 +57,9 @@ type Service struct {
 	feeds   []*feed // replaced whole, never changed in place
 	tallies sync.Map
 
+	station atomic.Pointer[station] // nil: frames join a group as they come
+	clock   func() time.Duration    // monotonic; read only where there is a station
+
 	belt      time.Duration // sleepMax, but in tests that must not lean on it
 	beltWakes atomic.Uint64
 
@@ -72,9 +75,11 @@ func (unobserved) Committed(time.Duration, int) {}
 // New makes a service that judges by a table; Start begins to commit.
 func New(o Options, table *Table) *Service {
 	ctx, stop := context.WithCancel(context.Background())
+	began := time.Now()
 	s := &Service{
 		store: o.Store, control: o.Control, log: o.Log, observe: o.Observe,
 		work: make(chan struct{}, 1), ctx: ctx, stop: stop, belt: sleepMax,
+		clock: func() time.Duration { return time.Since(began) },
 	}
 	s.batches.New = func() any { b := make([]entry, 0, batchFrames); return &b }
 	if s.observe == nil {

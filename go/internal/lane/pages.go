@@ -102,12 +102,13 @@ func mapCounters(file *os.File) (*Counters, error) {
 	c := &Counters{mapped: mapped, file: file}
 	c.CountersHeader = shmabi.ViewCountersHeader(mapped.bytes(0, shmabi.CountersHeaderSize))
 	c.workers, c.sources = int(c.CountersHeader.Workers()), int(c.CountersHeader.Sources())
-	need := shmabi.CountersHeaderSize + c.workers*shmabi.WorkerCountersSize +
-		c.workers*c.sources*shmabi.SourceCountersSize
-	if c.Magic() != shmabi.CountersMagic || c.LayoutHash() != shmabi.LayoutHash ||
+	need := c.refusedAt(c.workers)
+	magic, layout := c.Magic(), c.LayoutHash()
+	if magic != shmabi.CountersMagic || layout != shmabi.LayoutHash ||
 		c.workers > shmabi.WorkersMax || c.sources > shmabi.SourcesMax || need > mapped.length {
 		mapped.unmap()
-		return nil, fmt.Errorf("%w: magic %#x, layout %#x", ErrForeign, c.Magic(), c.LayoutHash())
+		return nil, fmt.Errorf("%w: magic %#x, layout %#x, %d bytes of %d", ErrForeign, magic, layout,
+			mapped.length, need)
 	}
 	return c, nil
 }
@@ -129,6 +130,51 @@ func (c *Counters) Source(worker, slot int) shmabi.SourceCounters {
 	at := shmabi.CountersHeaderSize + c.workers*shmabi.WorkerCountersSize +
 		(worker*c.sources+slot)*shmabi.SourceCountersSize
 	return shmabi.ViewSourceCounters(c.mapped.bytes(at, shmabi.SourceCountersSize))
+}
+
+// State is the words of a source slot, of all workers.
+func (c *Counters) State(slot int) shmabi.SourceState {
+	at := c.statesAt() + slot*shmabi.SourceStateSize
+	return shmabi.ViewSourceState(c.mapped.bytes(at, shmabi.SourceStateSize))
+}
+
+// Refused calls each with the entries of a worker's ring of refusals from number `from` on, and
+// returns the number of the next one. Entries that were written over are skipped; lost is how many.
+func (c *Counters) Refused(worker int, from uint64, each func(shmabi.Refused)) (
+	next, lost uint64,
+) {
+	words := c.Worker(worker)
+	next = words.RefusedEntries()
+	if next < from { // not our data plane's count
+		return next, 0
+	}
+	if oldest := next - min(next, shmabi.RefusedEntries); from < oldest {
+		lost, from = oldest-from, oldest
+	}
+	var entry [shmabi.RefusedSize]byte
+	for ; from < next; from++ {
+		at := c.refusedAt(worker) + int(from%shmabi.RefusedEntries)*shmabi.RefusedSize
+		copy(entry[:], c.mapped.bytes(at, shmabi.RefusedSize))
+		// The entry that is being written now may lie in the same place.
+		if words.RefusedEntries() >= from+shmabi.RefusedEntries {
+			lost++
+			continue
+		}
+		each(shmabi.Refused(entry[:]))
+	}
+	return next, lost
+}
+
+func (c *Counters) statesAt() int {
+	return shmabi.CountersHeaderSize + c.workers*shmabi.WorkerCountersSize +
+		c.workers*c.sources*shmabi.SourceCountersSize
+}
+
+// refusedAt is where a worker's ring of refusals begins; that of the worker after the last: the
+// end.
+func (c *Counters) refusedAt(worker int) int {
+	return c.statesAt() + c.sources*shmabi.SourceStateSize +
+		worker*shmabi.RefusedEntries*shmabi.RefusedSize
 }
 
 // Close unmaps the file.

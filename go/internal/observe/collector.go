@@ -12,6 +12,9 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("webhook_"+name, help, labels, nil)
 }
 
+const overloadedHelp = "1 while some requests of the class always wait: those that wait too long " +
+	"are shed. Without class: of any."
+
 // The metrics that a scrape reads. Names are the outside contract.
 var (
 	ready         = desc("ready", "1 while /readyz answers 200.")
@@ -23,9 +26,34 @@ var (
 	inflight   = desc("ingress_inflight_requests", "Requests that hold a slot.")
 	held       = desc("ingress_held_requests", "Requests that wait for a slot.")
 	heldMax    = desc("ingress_held_requests_max", "Requests that may wait for a slot.")
-	overloaded = desc("ingress_overloaded", "1 while requests of some class are shed.")
 	connection = desc("ingress_connections", "Open connections.")
-	requests   = desc("ingress_requests_total", "Answers to senders by source and status code.",
+
+	// One series without class, for any of them, beside one each.
+	overloaded = desc("ingress_overloaded", overloadedHelp)
+	crowded    = desc("ingress_overloaded", overloadedHelp, "class")
+	decisions  = desc("ingress_decisions_total", "Requests by class and decision. Those that were "+
+		"held first are counted again when they are admitted or shed.", "class", "decision")
+	offered   = desc("ingress_offered_total", "Requests that asked for a slot, by class.", "class")
+	bound     = desc("ingress_hold_bound_seconds", "Bound of a hold while its class is overloaded.")
+	service   = desc("ingress_service_seconds", "Mean time from a slot taken to the event durable.")
+	shareRate = desc("ingress_share_rate",
+		"Events a second that each source may have before it is served last; 0: no bound.")
+	saturation = desc("ingress_saturation_ratio", "Part of the time with all slots taken.")
+	changes    = desc("ingress_limit_changes_total", "Decisions that moved the limit.", "reason")
+	drops      = desc("ingress_drops_total",
+		"Events that took a slot and had no answer in time, or that the journal refused.")
+	repeats = desc("ingress_repeats_total",
+		"Requests of a source that it had sent before, as far as is known.", "source")
+	overShare = desc("ingress_over_share_total", "Requests beyond their source's share.", "source")
+	floored   = desc("ingress_floored_total",
+		"Requests that the floor admitted: handshakes, probes and sources without a success.",
+		"source")
+	refusedInRow = desc("ingress_refused_in_row",
+		"Requests of a source that were turned away since its last success.", "source")
+	guarded = desc("ingress_guarded",
+		"1 while a source is served first lest its provider stops sending.", "source")
+
+	requests = desc("ingress_requests_total", "Answers to senders by source and status code.",
 		"source", "code")
 	sheds = desc("ingress_shed_total", "Requests that were turned away to be sent again.",
 		"priority", "source", "reason")
@@ -60,6 +88,7 @@ var (
 	oldest  = desc("backlog_oldest_seconds", "Age of the oldest event that waits.", "destination")
 	dead    = desc("dead_letters", "Deliveries that were given up.", "destination")
 	leased  = desc("delivery_inflight", "Attempts in flight.", "destination")
+	gaps    = desc("gaps", "Stretches of refusals in the ledger, see `sluice events gaps`.")
 	breaker = desc("breaker_state", "0 closed, 1 half open, 2 open.", "destination")
 )
 
@@ -83,6 +112,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	s.gauge(held, float64(waiting))
 	s.gauge(connection, float64(connections))
 	s.admission(facts.Admission)
+	s.classes(&all)
 	s.dataPlane(&all, facts.BeltWakes)
 	for name, sums := range all.sources {
 		s.source(name, sums)
@@ -94,6 +124,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		s.gauge(ringSize, float64(lane.Capacity), lane.Name)
 	}
 	s.journal(facts.Journal)
+	s.gauge(gaps, float64(facts.Gaps))
 	for _, d := range facts.Destinations {
 		s.gauge(backlog, float64(d.Backlog), d.Name)
 		s.gauge(oldest, d.OldestAge.Seconds(), d.Name)
@@ -116,7 +147,28 @@ func (s scrape) counter(d *prometheus.Desc, v float64, labels ...string) {
 func (s scrape) admission(a Admission) {
 	s.gauge(limit, float64(a.Limit))
 	s.gauge(heldMax, float64(a.MaxHeld))
-	s.gauge(overloaded, truth(a.Overloaded))
+	s.gauge(overloaded, truth(a.Overloaded != 0))
+	for class, name := range Classes {
+		s.gauge(crowded, truth(a.Overloaded>>class&1 != 0), name)
+	}
+	s.gauge(bound, a.HoldBound.Seconds())
+	s.gauge(service, a.ServiceTime.Seconds())
+	s.gauge(shareRate, a.ShareRate)
+	s.gauge(saturation, a.Saturation)
+	for reason, n := range a.Changes {
+		s.counter(changes, float64(n), reason)
+	}
+}
+
+func (s scrape) classes(all *totals) {
+	for class, name := range Classes {
+		c := &all.classes[class]
+		s.counter(offered, float64(c.offered), name)
+		s.counter(decisions, float64(c.admitted), name, "admitted")
+		s.counter(decisions, float64(c.held), name, "held")
+		s.counter(decisions, float64(c.shed), name, "shed")
+	}
+	s.counter(drops, float64(all.drops))
 }
 
 func (s scrape) dataPlane(all *totals, beltWakes uint64) {
@@ -137,6 +189,9 @@ func (s scrape) source(name string, sums *sourceTotals) {
 	for i, word := range shedWords {
 		s.counter(sheds, float64(sums.sheds[i]), sums.priority, name, word.label)
 	}
+	s.counter(repeats, float64(sums.repeats), name)
+	s.counter(overShare, float64(sums.overShare), name)
+	s.counter(floored, float64(sums.floored), name)
 	s.histogram(acks, sums.acks[:], sums.ackSum, ackBound, name)
 }
 
@@ -177,6 +232,8 @@ func (s scrape) judged(list []Source) {
 		s.counter(stored, float64(source.Duplicates), source.Name, "duplicate")
 		s.counter(stored, float64(source.Unauthorized), source.Name, "unauthorized")
 		s.counter(stored, float64(source.Handshakes), source.Name, "handshake")
+		s.gauge(refusedInRow, float64(source.RefusedInRow), source.Name)
+		s.gauge(guarded, truth(source.Guarded), source.Name)
 	}
 }
 

@@ -1,6 +1,10 @@
 package observe
 
-import "time"
+import (
+	"time"
+
+	"sluice/shm-abi/shmabi"
+)
 
 // Facts is a look at the daemon, taken once a scrape.
 type Facts struct {
@@ -15,13 +19,27 @@ type Facts struct {
 	Destinations []Destination
 	// BeltWakes counts frames that the control plane found without its doorbell; 0 is right.
 	BeltWakes uint64
+	// Gaps are the entries in the ledger of refusals.
+	Gaps int
 }
 
 // Admission is the policy in force.
 type Admission struct {
 	Limit, MaxHeld uint64
 	HoldBudget     time.Duration
-	Overloaded     bool
+	// Overloaded has a bit for each class, in the order of Classes.
+	Overloaded uint64
+	// HoldBound, ServiceTime, ShareRate (events a second; 0: no bound) and Saturation (0 to 1) are
+	// what the controller goes by; Changes counts its decisions by reason.
+	HoldBound, ServiceTime time.Duration
+	ShareRate, Saturation  float64
+	Changes                map[string]uint64
+}
+
+// Classes are the names of the classes of requests, the first served first.
+var Classes = [shmabi.Classes]string{
+	"high", "never_retries", "default", "low", "never_retries_over_share", "default_over_share",
+	"repeat", "low_over_share",
 }
 
 // Lane is one ring of requests. Name tells it from the others that exist at the same time.
@@ -45,6 +63,9 @@ type Journal struct {
 type Source struct {
 	Name                                         string
 	Stored, Duplicates, Unauthorized, Handshakes uint64
+	// RefusedInRow counts since the last success; Guarded: its provider is near to stop sending.
+	RefusedInRow uint64
+	Guarded      bool
 }
 
 // Destination is one queue.

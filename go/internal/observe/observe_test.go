@@ -122,6 +122,7 @@ func TestEveryMetricOfTheContractIsThere(t *testing.T) {
 	m := newMetrics(func(f *Facts) {
 		f.Lanes = []Lane{{"3-0", 64, 1 << 20}}
 		f.Destinations = []Destination{{Name: "billing", Breaker: Open}}
+		f.Gaps = 7
 	}, nil)
 	m.Attach(3, newWords(1, 1), slotNames)
 	m.Committed(time.Millisecond, 3)
@@ -142,6 +143,7 @@ func TestEveryMetricOfTheContractIsThere(t *testing.T) {
 		`webhook_delivery_attempts_total{destination="billing",outcome="delivered"} 1`,
 		`webhook_breaker_state{destination="billing"} 2`,
 		`webhook_dead_letters{destination="billing"} `, "webhook_dataplane_restarts_total 1",
+		"webhook_gaps 7",
 	} {
 		if !strings.Contains(text, "\n"+series) {
 			t.Errorf("no series %q", series)
@@ -154,6 +156,7 @@ func TestNamesAndHelpTextsFollowTheConventions(t *testing.T) {
 		f.Lanes = []Lane{{"3-0", 64, 1 << 20}}
 		f.Destinations = []Destination{{Name: "billing"}}
 		f.Sources = []Source{{Name: "github"}}
+		f.Admission.Changes = map[string]uint64{"slope": 1}
 	}, nil)
 	m.Attach(3, newWords(1, 1), slotNames)
 	families, err := m.Gatherer().Gather()
@@ -200,6 +203,70 @@ func TestCountersAreSummedOverWorkersAndDataPlanes(t *testing.T) {
 	}
 	if strings.Contains(text, " 77\n") {
 		t.Error("a slot without a source is shown")
+	}
+}
+
+func TestAdmissionIsShownByClassAndBySource(t *testing.T) {
+	m := newMetrics(func(f *Facts) {
+		f.Admission = Admission{
+			Limit: 18, MaxHeld: 1024, Overloaded: 1<<6 | 1<<7, HoldBound: 10 * time.Millisecond,
+			ServiceTime: 4 * time.Millisecond, ShareRate: 40.5, Saturation: 0.75,
+			Changes: map[string]uint64{"slope": 7, "drops": 1},
+		}
+		f.Sources = []Source{{Name: "github", RefusedInRow: 3, Guarded: true}, {Name: "stripe"}}
+	}, nil)
+	first, second := newWords(2, 2), newWords(1, 2)
+	for class := range shmabi.Classes {
+		first.worker(0, shmabi.WorkerCountersClassOfferedOffset+8*class, uint64(1000+class))
+		first.worker(1, shmabi.WorkerCountersClassAdmittedOffset+8*class, uint64(700+class))
+		second.worker(0, shmabi.WorkerCountersClassHeldOffset+8*class, uint64(20+class))
+		second.worker(0, shmabi.WorkerCountersClassShedOffset+8*class, uint64(3+class))
+	}
+	first.worker(0, shmabi.WorkerCountersDropsOffset, 4)
+	second.worker(0, shmabi.WorkerCountersDropsOffset, 1)
+	first.source(0, 0, shmabi.SourceCountersRepeatsOffset, 11)
+	first.source(1, 0, shmabi.SourceCountersRepeatsOffset, 1)
+	first.source(1, 0, shmabi.SourceCountersOverShareOffset, 5)
+	second.source(0, 1, shmabi.SourceCountersFlooredOffset, 2)
+	m.Attach(1, first, slotNames)
+	m.Attach(2, second, slotNames)
+	for range 2 { // also when the first is dead
+		text := scrapeText(t, m)
+		has(t, text,
+			"webhook_ingress_concurrency_limit 18",
+			"webhook_ingress_overloaded 1",
+			`webhook_ingress_overloaded{class="high"} 0`,
+			`webhook_ingress_overloaded{class="default_over_share"} 0`,
+			`webhook_ingress_overloaded{class="repeat"} 1`,
+			`webhook_ingress_overloaded{class="low_over_share"} 1`,
+			`webhook_ingress_offered_total{class="high"} 1000`,
+			`webhook_ingress_offered_total{class="low_over_share"} 1007`,
+			`webhook_ingress_decisions_total{class="never_retries",decision="admitted"} 701`,
+			`webhook_ingress_decisions_total{class="default",decision="held"} 22`,
+			`webhook_ingress_decisions_total{class="low",decision="shed"} 6`,
+			"webhook_ingress_hold_bound_seconds 0.01",
+			"webhook_ingress_service_seconds 0.004",
+			"webhook_ingress_share_rate 40.5",
+			"webhook_ingress_saturation_ratio 0.75",
+			"webhook_ingress_drops_total 5",
+			`webhook_ingress_limit_changes_total{reason="slope"} 7`,
+			`webhook_ingress_limit_changes_total{reason="drops"} 1`,
+			`webhook_ingress_repeats_total{source="github"} 12`,
+			`webhook_ingress_over_share_total{source="github"} 5`,
+			`webhook_ingress_floored_total{source="stripe"} 2`,
+			`webhook_ingress_refused_in_row{source="github"} 3`,
+			`webhook_ingress_guarded{source="github"} 1`,
+			`webhook_ingress_guarded{source="stripe"} 0`)
+		m.Detach(1)
+		clear(first.memory)
+	}
+}
+
+func TestWithoutOverloadEverySeriesIsZero(t *testing.T) {
+	text := scrapeText(t, newMetrics(nil, nil))
+	has(t, text, "webhook_ingress_overloaded 0")
+	for _, class := range Classes {
+		has(t, text, `webhook_ingress_overloaded{class="`+class+`"} 0`)
 	}
 }
 

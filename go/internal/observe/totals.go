@@ -71,9 +71,13 @@ type totals struct {
 	requests  uint64
 	doorbells uint64 // rung in either direction
 	turnMax   uint64
+	drops     uint64
+	classes   [len(Classes)]classTotals
 	// sources are by name: a source that the config dropped and has again is the same one.
 	sources map[string]*sourceTotals
 }
+
+type classTotals struct{ offered, admitted, held, shed uint64 }
 
 type sourceTotals struct {
 	priority string // the last one it had
@@ -83,6 +87,8 @@ type sourceTotals struct {
 	acks     [shmabi.LatencyBuckets]uint64
 	holds    [shmabi.HoldBuckets]uint64
 	holdSum  uint64
+
+	repeats, overShare, floored uint64
 }
 
 func newTotals() totals { return totals{sources: map[string]*sourceTotals{}} }
@@ -116,6 +122,14 @@ func (t *totals) add(p plane) {
 		t.requests += words.Requests()
 		t.doorbells += words.Rings() + words.Wakes()
 		t.turnMax = max(t.turnMax, words.TurnNSMax())
+		t.drops += words.Drops()
+		for class := range t.classes {
+			c := &t.classes[class]
+			c.offered += words.ClassOffered(class)
+			c.admitted += words.ClassAdmitted(class)
+			c.held += words.ClassHeld(class)
+			c.shed += words.ClassShed(class)
+		}
 	}
 	for slot := range p.counters.SourceCount() {
 		name, used := p.slot(slot)
@@ -144,6 +158,9 @@ func (s *sourceTotals) add(words shmabi.SourceCounters) {
 		s.holds[i] += words.HoldBucket(i)
 	}
 	s.holdSum += words.HoldSumNS()
+	s.repeats += words.Repeats()
+	s.overShare += words.OverShare()
+	s.floored += words.Floored()
 }
 
 type sourceWord struct {

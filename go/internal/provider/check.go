@@ -25,7 +25,20 @@ func (s *Scheme) Check() error {
 			return err
 		}
 	}
+	if n := len(s.Handshakes); n > handshakesMax {
+		return fmt.Errorf("%d handshakes are more than %d", n, handshakesMax)
+	}
+	if n := len((IDFrom{}).Places(s)); n > idPlacesMax {
+		return fmt.Errorf("an id in one of %d places; %d are the most", n, idPlacesMax)
+	}
+	if n := len(s.Contract.RetryHeaders.Value); n > retryHeadersMax {
+		return fmt.Errorf("%d retry headers are more than %d", n, retryHeadersMax)
+	}
 	for i := range s.Handshakes {
+		if n := len(s.Handshakes[i].Match); n > matchesMax {
+			return fmt.Errorf("handshake %q: %d conditions are more than %d", s.Handshakes[i].Name,
+				n, matchesMax)
+		}
 		if err := s.Handshakes[i].check(); err != nil {
 			return fmt.Errorf("handshake %q: %w", s.Handshakes[i].Name, err)
 		}

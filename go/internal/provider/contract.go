@@ -52,6 +52,9 @@ type Contract struct {
 	// ProbesBadSignatures: the sender tests us with wrong signatures, and a 401 that comes late
 	// or not at all fails the set-up.
 	ProbesBadSignatures Fact[bool]
+	// RetryHeaders: a request with one of these fields is a repeat, as the sender itself says. A field
+	// that first attempts have as well is none.
+	RetryHeaders Fact[[]string]
 	// Redelivers: an operator can ask the sender for what was missed.
 	Redelivers Fact[bool]
 	// Methods are the request methods of events; those of handshakes come on top.

@@ -53,6 +53,29 @@ func (f IDFrom) String() string {
 	return "provider"
 }
 
+// Places are where the id may be, the first that has one counts: of the provider, first the ids
+// that a way to sign brings along. There are none where there is no id, or where no place has it as
+// it is.
+func (f IDFrom) Places(s *Scheme) []Source {
+	var list []Source
+	switch f.kind {
+	case idSource:
+		return []Source{f.source}
+	case idProvider:
+		for i := range s.AnyOf {
+			list = append(list, s.AnyOf[i].ID...)
+		}
+		list = append(list, s.ID...)
+	}
+	unique := list[:0]
+	for _, source := range list {
+		if !slices.Contains(unique, source) {
+			unique = append(unique, source)
+		}
+	}
+	return unique
+}
+
 func (b *builder) identity(s *Scheme, from IDFrom) {
 	switch from.kind {
 	case idProvider:

@@ -23,6 +23,12 @@ const (
 	componentsMax = 64
 	// formBodyMax is the longest body whose parameters are signed one by one.
 	formBodyMax = 64 << 10
+	// handshakesMax, matchesMax, idPlacesMax and retryHeadersMax bound what a data plane looks for in
+	// every request.
+	handshakesMax   = 16
+	matchesMax      = 8
+	idPlacesMax     = 8
+	retryHeadersMax = 8
 	// messageKeep is the scratch memory that a Verifier keeps between requests.
 	messageKeep = 64 << 10
 )

@@ -115,6 +115,9 @@ func checkName[T string | []byte](name T) error {
 	return nil
 }
 
+// ParseFieldName takes the name of a header field.
+func ParseFieldName(text string) (string, error) { return text, checkName(text) }
+
 // trimBlank takes the blanks off that may stand around a field value (RFC 9110, section 5.5).
 func trimBlank(b []byte) []byte {
 	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {

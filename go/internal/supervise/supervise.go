@@ -347,6 +347,14 @@ func (s *Supervisor) Status() Status {
 	return st
 }
 
+// Process is the data plane that accepts; nil while there is none.
+func (s *Supervisor) Process() *dataplane.Process {
+	if g := s.generation(); g != nil {
+		return g.process
+	}
+	return nil
+}
+
 func (s *Supervisor) generation() *generation {
 	s.mu.Lock()
 	defer s.mu.Unlock()

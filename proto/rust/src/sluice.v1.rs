@@ -84,8 +84,8 @@ pub struct Source {
     pub path: ::prost::alloc::string::String,
     #[prost(string, repeated, tag = "5")]
     pub methods: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(enumeration = "Class", tag = "6")]
-    pub class: i32,
+    #[prost(enumeration = "Priority", tag = "6")]
+    pub priority: i32,
     #[prost(enumeration = "Acknowledge", tag = "7")]
     pub acknowledge: i32,
     #[prost(uint64, tag = "8")]
@@ -102,6 +102,60 @@ pub struct Source {
     /// CIDRs; empty: everybody.
     #[prost(string, repeated, tag = "12")]
     pub allow_from: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The sender never tries again: what is refused is lost.
+    #[prost(bool, tag = "13")]
+    pub never_retries: bool,
+    /// Where the sender's own id of an event is; the first place that has one counts. Empty: it has
+    /// none, and repeats are not known.
+    #[prost(message, repeated, tag = "14")]
+    pub id_places: ::prost::alloc::vec::Vec<IdPlace>,
+    /// A request with one of these fields is a repeat, as the sender itself says.
+    #[prost(string, repeated, tag = "15")]
+    pub retry_headers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Requests that look like a handshake: they may use the floor.
+    #[prost(message, repeated, tag = "16")]
+    pub handshakes: ::prost::alloc::vec::Vec<Handshake>,
+    /// The sender tests with wrong signatures and wants its 401 soon: all requests may use the floor.
+    #[prost(bool, tag = "17")]
+    pub probes: bool,
+    /// Refusals in a row from which on the source is of priority high until it has had a success; 0:
+    /// its sender disables nothing.
+    #[prost(uint32, tag = "18")]
+    pub guard_after: u32,
+    /// Refusals in a row that an earlier data plane counted.
+    #[prost(uint32, tag = "19")]
+    pub refused_in_row: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IdPlace {
+    #[prost(oneof = "id_place::Place", tags = "1, 2")]
+    pub place: ::core::option::Option<id_place::Place>,
+}
+/// Nested message and enum types in `IdPlace`.
+pub mod id_place {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Place {
+        #[prost(string, tag = "1")]
+        Header(::prost::alloc::string::String),
+        /// A JSON pointer (RFC 6901) into the body.
+        #[prost(string, tag = "2")]
+        Json(::prost::alloc::string::String),
+    }
+}
+/// What a handshake looks like before anybody judges it. All that is given must hold.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Handshake {
+    /// Empty: any.
+    #[prost(string, tag = "1")]
+    pub method: ::prost::alloc::string::String,
+    /// Parameters that the query has, whatever their values.
+    #[prost(string, repeated, tag = "2")]
+    pub query_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "3")]
+    pub headers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Bytes of the body; 0: no bound.
+    #[prost(uint64, tag = "4")]
+    pub max_body: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ApplyReply {
@@ -162,36 +216,32 @@ pub struct DataPlaneEvent {
 /// Who is served first when not all can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
-pub enum Class {
+pub enum Priority {
     Unspecified = 0,
     High = 1,
-    /// Default priority, and the sender never tries again.
-    DefaultNeverRetries = 2,
-    Default = 3,
-    Low = 4,
+    Default = 2,
+    Low = 3,
 }
-impl Class {
+impl Priority {
     /// String value of the enum field names used in the ProtoBuf definition.
     ///
     /// The values are not transformed in any way and thus are considered stable
     /// (if the ProtoBuf definition does not change) and safe for programmatic use.
     pub fn as_str_name(&self) -> &'static str {
         match self {
-            Self::Unspecified => "CLASS_UNSPECIFIED",
-            Self::High => "CLASS_HIGH",
-            Self::DefaultNeverRetries => "CLASS_DEFAULT_NEVER_RETRIES",
-            Self::Default => "CLASS_DEFAULT",
-            Self::Low => "CLASS_LOW",
+            Self::Unspecified => "PRIORITY_UNSPECIFIED",
+            Self::High => "PRIORITY_HIGH",
+            Self::Default => "PRIORITY_DEFAULT",
+            Self::Low => "PRIORITY_LOW",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
     pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
         match value {
-            "CLASS_UNSPECIFIED" => Some(Self::Unspecified),
-            "CLASS_HIGH" => Some(Self::High),
-            "CLASS_DEFAULT_NEVER_RETRIES" => Some(Self::DefaultNeverRetries),
-            "CLASS_DEFAULT" => Some(Self::Default),
-            "CLASS_LOW" => Some(Self::Low),
+            "PRIORITY_UNSPECIFIED" => Some(Self::Unspecified),
+            "PRIORITY_HIGH" => Some(Self::High),
+            "PRIORITY_DEFAULT" => Some(Self::Default),
+            "PRIORITY_LOW" => Some(Self::Low),
             _ => None,
         }
     }

@@ -284,13 +284,15 @@ func (x *ListenerStatus) GetAddress() string {
 }
 
 type AdmissionStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Limit         uint64                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
-	Inflight      uint64                 `protobuf:"varint,2,opt,name=inflight,proto3" json:"inflight,omitempty"`
-	Held          uint64                 `protobuf:"varint,3,opt,name=held,proto3" json:"held,omitempty"`
-	Overloaded    bool                   `protobuf:"varint,4,opt,name=overloaded,proto3" json:"overloaded,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Limit      uint64                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Inflight   uint64                 `protobuf:"varint,2,opt,name=inflight,proto3" json:"inflight,omitempty"`
+	Held       uint64                 `protobuf:"varint,3,opt,name=held,proto3" json:"held,omitempty"`
+	Overloaded bool                   `protobuf:"varint,4,opt,name=overloaded,proto3" json:"overloaded,omitempty"`
+	// Names of the classes that are overloaded.
+	OverloadedClasses []string `protobuf:"bytes,5,rep,name=overloaded_classes,json=overloadedClasses,proto3" json:"overloaded_classes,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *AdmissionStatus) Reset() {
@@ -349,6 +351,13 @@ func (x *AdmissionStatus) GetOverloaded() bool {
 		return x.Overloaded
 	}
 	return false
+}
+
+func (x *AdmissionStatus) GetOverloadedClasses() []string {
+	if x != nil {
+		return x.OverloadedClasses
+	}
+	return nil
 }
 
 type JournalStatus struct {
@@ -459,7 +468,12 @@ type SourceStatus struct {
 	Duplicates   uint64 `protobuf:"varint,3,opt,name=duplicates,proto3" json:"duplicates,omitempty"`
 	Unauthorized uint64 `protobuf:"varint,4,opt,name=unauthorized,proto3" json:"unauthorized,omitempty"`
 	// Shed, or over the source's rate.
-	Refused       uint64 `protobuf:"varint,5,opt,name=refused,proto3" json:"refused,omitempty"`
+	Refused uint64 `protobuf:"varint,5,opt,name=refused,proto3" json:"refused,omitempty"`
+	// Refusals since the last success.
+	RefusedInRow uint64 `protobuf:"varint,6,opt,name=refused_in_row,json=refusedInRow,proto3" json:"refused_in_row,omitempty"`
+	// It is near the number of failures after which its provider stops sending, and is served first
+	// until it has had a success.
+	Guarded       bool `protobuf:"varint,7,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -527,6 +541,20 @@ func (x *SourceStatus) GetRefused() uint64 {
 		return x.Refused
 	}
 	return 0
+}
+
+func (x *SourceStatus) GetRefusedInRow() uint64 {
+	if x != nil {
+		return x.RefusedInRow
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetGuarded() bool {
+	if x != nil {
+		return x.Guarded
+	}
+	return false
 }
 
 type DestinationStatus struct {
@@ -1811,6 +1839,16 @@ type Limits struct {
 	HoldBudgetNs  int64  `protobuf:"varint,7,opt,name=hold_budget_ns,json=holdBudgetNs,proto3" json:"hold_budget_ns,omitempty"`
 	Inflight      uint64 `protobuf:"varint,8,opt,name=inflight,proto3" json:"inflight,omitempty"`
 	Held          uint64 `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
+	// What the controller knows: the time that a slot is taken for, events that became durable a
+	// second, the bound on a hold while overloaded, each source's share (events a second, 0: none).
+	ServiceTimeNs int64   `protobuf:"varint,10,opt,name=service_time_ns,json=serviceTimeNs,proto3" json:"service_time_ns,omitempty"`
+	Throughput    float64 `protobuf:"fixed64,11,opt,name=throughput,proto3" json:"throughput,omitempty"`
+	HoldBoundNs   int64   `protobuf:"varint,12,opt,name=hold_bound_ns,json=holdBoundNs,proto3" json:"hold_bound_ns,omitempty"`
+	ShareRate     float64 `protobuf:"fixed64,13,opt,name=share_rate,json=shareRate,proto3" json:"share_rate,omitempty"`
+	// The limit without its alternation.
+	Base float64 `protobuf:"fixed64,14,opt,name=base,proto3" json:"base,omitempty"`
+	// The last decisions that moved the limit, newest first.
+	Changes       []*LimitChange `protobuf:"bytes,15,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1908,6 +1946,556 @@ func (x *Limits) GetHeld() uint64 {
 	return 0
 }
 
+func (x *Limits) GetServiceTimeNs() int64 {
+	if x != nil {
+		return x.ServiceTimeNs
+	}
+	return 0
+}
+
+func (x *Limits) GetThroughput() float64 {
+	if x != nil {
+		return x.Throughput
+	}
+	return 0
+}
+
+func (x *Limits) GetHoldBoundNs() int64 {
+	if x != nil {
+		return x.HoldBoundNs
+	}
+	return 0
+}
+
+func (x *Limits) GetShareRate() float64 {
+	if x != nil {
+		return x.ShareRate
+	}
+	return 0
+}
+
+func (x *Limits) GetBase() float64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *Limits) GetChanges() []*LimitChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+type LimitChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	AtNs  int64                  `protobuf:"varint,1,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	From  float64                `protobuf:"fixed64,2,opt,name=from,proto3" json:"from,omitempty"`
+	To    float64                `protobuf:"fixed64,3,opt,name=to,proto3" json:"to,omitempty"`
+	// "slope", "drops", "unused", "pinned", "released", "restart", "config" …
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitChange) Reset() {
+	*x = LimitChange{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitChange) ProtoMessage() {}
+
+func (x *LimitChange) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitChange.ProtoReflect.Descriptor instead.
+func (*LimitChange) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *LimitChange) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *LimitChange) GetFrom() float64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *LimitChange) GetTo() float64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *LimitChange) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ListGapsRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Source  string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	SinceNs int64                  `protobuf:"varint,2,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
+	UntilNs int64                  `protobuf:"varint,3,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`
+	// 0: all.
+	Limit         uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListGapsRequest) Reset() {
+	*x = ListGapsRequest{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListGapsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListGapsRequest) ProtoMessage() {}
+
+func (x *ListGapsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListGapsRequest.ProtoReflect.Descriptor instead.
+func (*ListGapsRequest) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ListGapsRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ListGapsRequest) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *ListGapsRequest) GetUntilNs() int64 {
+	if x != nil {
+		return x.UntilNs
+	}
+	return 0
+}
+
+func (x *ListGapsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// A stretch of time in which requests of a source were turned away for one reason.
+type Gap struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	FromNs int64                  `protobuf:"varint,2,opt,name=from_ns,json=fromNs,proto3" json:"from_ns,omitempty"`
+	ToNs   int64                  `protobuf:"varint,3,opt,name=to_ns,json=toNs,proto3" json:"to_ns,omitempty"`
+	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Count  uint64                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	// The sender's own ids, as far as they are known.
+	Ids []string `protobuf:"bytes,6,rep,name=ids,proto3" json:"ids,omitempty"`
+	// Requests whose id is not among them.
+	Unnamed       uint64 `protobuf:"varint,7,opt,name=unnamed,proto3" json:"unnamed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gap) Reset() {
+	*x = Gap{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gap) ProtoMessage() {}
+
+func (x *Gap) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gap.ProtoReflect.Descriptor instead.
+func (*Gap) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Gap) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Gap) GetFromNs() int64 {
+	if x != nil {
+		return x.FromNs
+	}
+	return 0
+}
+
+func (x *Gap) GetToNs() int64 {
+	if x != nil {
+		return x.ToNs
+	}
+	return 0
+}
+
+func (x *Gap) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Gap) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Gap) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *Gap) GetUnnamed() uint64 {
+	if x != nil {
+		return x.Unnamed
+	}
+	return 0
+}
+
+type ListFaultsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFaultsRequest) Reset() {
+	*x = ListFaultsRequest{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFaultsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFaultsRequest) ProtoMessage() {}
+
+func (x *ListFaultsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFaultsRequest.ProtoReflect.Descriptor instead.
+func (*ListFaultsRequest) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
+type SetFaultRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// journal.write, journal.sync, dataplane …
+	Point string `protobuf:"bytes,1,opt,name=point,proto3" json:"point,omitempty"`
+	// delay, error, slots, kill …
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// 50ms, ENOSPC, 8x4ms …
+	Argument string `protobuf:"bytes,3,opt,name=argument,proto3" json:"argument,omitempty"`
+	// 0: until it is cleared.
+	ForNs         int64 `protobuf:"varint,4,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetFaultRequest) Reset() {
+	*x = SetFaultRequest{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetFaultRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetFaultRequest) ProtoMessage() {}
+
+func (x *SetFaultRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetFaultRequest.ProtoReflect.Descriptor instead.
+func (*SetFaultRequest) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *SetFaultRequest) GetPoint() string {
+	if x != nil {
+		return x.Point
+	}
+	return ""
+}
+
+func (x *SetFaultRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *SetFaultRequest) GetArgument() string {
+	if x != nil {
+		return x.Argument
+	}
+	return ""
+}
+
+func (x *SetFaultRequest) GetForNs() int64 {
+	if x != nil {
+		return x.ForNs
+	}
+	return 0
+}
+
+type ClearFaultRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: all.
+	Point         string `protobuf:"bytes,1,opt,name=point,proto3" json:"point,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearFaultRequest) Reset() {
+	*x = ClearFaultRequest{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearFaultRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearFaultRequest) ProtoMessage() {}
+
+func (x *ClearFaultRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearFaultRequest.ProtoReflect.Descriptor instead.
+func (*ClearFaultRequest) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ClearFaultRequest) GetPoint() string {
+	if x != nil {
+		return x.Point
+	}
+	return ""
+}
+
+type FaultList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Faults        []*Fault               `protobuf:"bytes,1,rep,name=faults,proto3" json:"faults,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FaultList) Reset() {
+	*x = FaultList{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FaultList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FaultList) ProtoMessage() {}
+
+func (x *FaultList) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
+func (*FaultList) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FaultList) GetFaults() []*Fault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+type Fault struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Point    string                 `protobuf:"bytes,1,opt,name=point,proto3" json:"point,omitempty"`
+	Kind     string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Argument string                 `protobuf:"bytes,3,opt,name=argument,proto3" json:"argument,omitempty"`
+	// 0: until it is cleared.
+	UntilNs int64 `protobuf:"varint,4,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`
+	// Calls, or events, that met it.
+	Met           uint64 `protobuf:"varint,5,opt,name=met,proto3" json:"met,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fault) Reset() {
+	*x = Fault{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fault) ProtoMessage() {}
+
+func (x *Fault) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fault.ProtoReflect.Descriptor instead.
+func (*Fault) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Fault) GetPoint() string {
+	if x != nil {
+		return x.Point
+	}
+	return ""
+}
+
+func (x *Fault) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Fault) GetArgument() string {
+	if x != nil {
+		return x.Argument
+	}
+	return ""
+}
+
+func (x *Fault) GetUntilNs() int64 {
+	if x != nil {
+		return x.UntilNs
+	}
+	return 0
+}
+
+func (x *Fault) GetMet() uint64 {
+	if x != nil {
+		return x.Met
+	}
+	return 0
+}
+
 type SetLimitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Limit uint64                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -1919,7 +2507,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[27]
+	mi := &file_sluice_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2519,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[27]
+	mi := &file_sluice_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2532,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetLimitRequest) GetLimit() uint64 {
@@ -1969,7 +2557,7 @@ type ResetLimitRequest struct {
 
 func (x *ResetLimitRequest) Reset() {
 	*x = ResetLimitRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[28]
+	mi := &file_sluice_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2569,7 @@ func (x *ResetLimitRequest) String() string {
 func (*ResetLimitRequest) ProtoMessage() {}
 
 func (x *ResetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[28]
+	mi := &file_sluice_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2582,7 @@ func (x *ResetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetLimitRequest.ProtoReflect.Descriptor instead.
 func (*ResetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 type ReloadRequest struct {
@@ -2005,7 +2593,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[29]
+	mi := &file_sluice_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2605,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[29]
+	mi := &file_sluice_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2618,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 type ReloadReply struct {
@@ -2042,7 +2630,7 @@ type ReloadReply struct {
 
 func (x *ReloadReply) Reset() {
 	*x = ReloadReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	mi := &file_sluice_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2642,7 @@ func (x *ReloadReply) String() string {
 func (*ReloadReply) ProtoMessage() {}
 
 func (x *ReloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	mi := &file_sluice_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2655,7 @@ func (x *ReloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadReply.ProtoReflect.Descriptor instead.
 func (*ReloadReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReloadReply) GetConfigVersion() uint32 {
@@ -2085,7 +2673,7 @@ type AdminDrainRequest struct {
 
 func (x *AdminDrainRequest) Reset() {
 	*x = AdminDrainRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	mi := &file_sluice_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2685,7 @@ func (x *AdminDrainRequest) String() string {
 func (*AdminDrainRequest) ProtoMessage() {}
 
 func (x *AdminDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	mi := &file_sluice_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2698,7 @@ func (x *AdminDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdminDrainRequest.ProtoReflect.Descriptor instead.
 func (*AdminDrainRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 type AdminDrainReply struct {
@@ -2121,7 +2709,7 @@ type AdminDrainReply struct {
 
 func (x *AdminDrainReply) Reset() {
 	*x = AdminDrainReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	mi := &file_sluice_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2721,7 @@ func (x *AdminDrainReply) String() string {
 func (*AdminDrainReply) ProtoMessage() {}
 
 func (x *AdminDrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	mi := &file_sluice_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2734,7 @@ func (x *AdminDrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdminDrainReply.ProtoReflect.Descriptor instead.
 func (*AdminDrainReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 var File_sluice_v1_admin_proto protoreflect.FileDescriptor
@@ -2175,14 +2763,15 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\bproblems\x18\v \x03(\tR\bproblems\x12\x18\n" +
 	"\aversion\x18\f \x01(\tR\aversion\"*\n" +
 	"\x0eListenerStatus\x12\x18\n" +
-	"\aaddress\x18\x01 \x01(\tR\aaddress\"w\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\"\xa6\x01\n" +
 	"\x0fAdmissionStatus\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x04R\x05limit\x12\x1a\n" +
 	"\binflight\x18\x02 \x01(\x04R\binflight\x12\x12\n" +
 	"\x04held\x18\x03 \x01(\x04R\x04held\x12\x1e\n" +
 	"\n" +
 	"overloaded\x18\x04 \x01(\bR\n" +
-	"overloaded\"\xe6\x01\n" +
+	"overloaded\x12-\n" +
+	"\x12overloaded_classes\x18\x05 \x03(\tR\x11overloadedClasses\"\xe6\x01\n" +
 	"\rJournalStatus\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x16\n" +
 	"\x06events\x18\x02 \x01(\x04R\x06events\x12\x19\n" +
@@ -2191,7 +2780,7 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\x02id\x18\x05 \x01(\tR\x02id\x12#\n" +
 	"\rdurable_group\x18\x06 \x01(\x04R\fdurableGroup\x12#\n" +
 	"\rapplied_group\x18\a \x01(\x04R\fappliedGroup\x12\x16\n" +
-	"\x06damage\x18\b \x03(\tR\x06damage\"\x9c\x01\n" +
+	"\x06damage\x18\b \x03(\tR\x06damage\"\xdc\x01\n" +
 	"\fSourceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\baccepted\x18\x02 \x01(\x04R\baccepted\x12\x1e\n" +
@@ -2199,7 +2788,9 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"duplicates\x18\x03 \x01(\x04R\n" +
 	"duplicates\x12\"\n" +
 	"\funauthorized\x18\x04 \x01(\x04R\funauthorized\x12\x18\n" +
-	"\arefused\x18\x05 \x01(\x04R\arefused\"\x8a\x01\n" +
+	"\arefused\x18\x05 \x01(\x04R\arefused\x12$\n" +
+	"\x0erefused_in_row\x18\x06 \x01(\x04R\frefusedInRow\x12\x18\n" +
+	"\aguarded\x18\a \x01(\bR\aguarded\"\x8a\x01\n" +
 	"\x11DestinationStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\abreaker\x18\x02 \x01(\tR\abreaker\x12\x18\n" +
@@ -2300,7 +2891,7 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"deliveries\x18\x01 \x01(\x04R\n" +
 	"deliveries\"\x12\n" +
-	"\x10GetLimitsRequest\"\xf9\x01\n" +
+	"\x10GetLimitsRequest\"\xca\x03\n" +
 	"\x06Limits\x12\x1c\n" +
 	"\talgorithm\x18\x01 \x01(\tR\talgorithm\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x04R\x05limit\x12\x10\n" +
@@ -2310,7 +2901,51 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\bmax_held\x18\x06 \x01(\x04R\amaxHeld\x12$\n" +
 	"\x0ehold_budget_ns\x18\a \x01(\x03R\fholdBudgetNs\x12\x1a\n" +
 	"\binflight\x18\b \x01(\x04R\binflight\x12\x12\n" +
-	"\x04held\x18\t \x01(\x04R\x04held\">\n" +
+	"\x04held\x18\t \x01(\x04R\x04held\x12&\n" +
+	"\x0fservice_time_ns\x18\n" +
+	" \x01(\x03R\rserviceTimeNs\x12\x1e\n" +
+	"\n" +
+	"throughput\x18\v \x01(\x01R\n" +
+	"throughput\x12\"\n" +
+	"\rhold_bound_ns\x18\f \x01(\x03R\vholdBoundNs\x12\x1d\n" +
+	"\n" +
+	"share_rate\x18\r \x01(\x01R\tshareRate\x12\x12\n" +
+	"\x04base\x18\x0e \x01(\x01R\x04base\x120\n" +
+	"\achanges\x18\x0f \x03(\v2\x16.sluice.v1.LimitChangeR\achanges\"^\n" +
+	"\vLimitChange\x12\x13\n" +
+	"\x05at_ns\x18\x01 \x01(\x03R\x04atNs\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x01R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x01R\x02to\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"u\n" +
+	"\x0fListGapsRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x19\n" +
+	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x12\x19\n" +
+	"\buntil_ns\x18\x03 \x01(\x03R\auntilNs\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"\xa5\x01\n" +
+	"\x03Gap\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x17\n" +
+	"\afrom_ns\x18\x02 \x01(\x03R\x06fromNs\x12\x13\n" +
+	"\x05to_ns\x18\x03 \x01(\x03R\x04toNs\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x04R\x05count\x12\x10\n" +
+	"\x03ids\x18\x06 \x03(\tR\x03ids\x12\x18\n" +
+	"\aunnamed\x18\a \x01(\x04R\aunnamed\"\x13\n" +
+	"\x11ListFaultsRequest\"n\n" +
+	"\x0fSetFaultRequest\x12\x14\n" +
+	"\x05point\x18\x01 \x01(\tR\x05point\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bargument\x18\x03 \x01(\tR\bargument\x12\x15\n" +
+	"\x06for_ns\x18\x04 \x01(\x03R\x05forNs\")\n" +
+	"\x11ClearFaultRequest\x12\x14\n" +
+	"\x05point\x18\x01 \x01(\tR\x05point\"5\n" +
+	"\tFaultList\x12(\n" +
+	"\x06faults\x18\x01 \x03(\v2\x10.sluice.v1.FaultR\x06faults\"z\n" +
+	"\x05Fault\x12\x14\n" +
+	"\x05point\x18\x01 \x01(\tR\x05point\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bargument\x18\x03 \x01(\tR\bargument\x12\x19\n" +
+	"\buntil_ns\x18\x04 \x01(\x03R\auntilNs\x12\x10\n" +
+	"\x03met\x18\x05 \x01(\x04R\x03met\">\n" +
 	"\x0fSetLimitRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x04R\x05limit\x12\x15\n" +
 	"\x06for_ns\x18\x02 \x01(\x03R\x05forNs\"\x13\n" +
@@ -2319,7 +2954,7 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\vReloadReply\x12%\n" +
 	"\x0econfig_version\x18\x01 \x01(\rR\rconfigVersion\"\x13\n" +
 	"\x11AdminDrainRequest\"\x11\n" +
-	"\x0fAdminDrainReply2\xac\a\n" +
+	"\x0fAdminDrainReply2\xa8\t\n" +
 	"\x05Admin\x12;\n" +
 	"\tGetStatus\x12\x1b.sluice.v1.GetStatusRequest\x1a\x11.sluice.v1.Status\x12A\n" +
 	"\vWatchStatus\x12\x1d.sluice.v1.WatchStatusRequest\x1a\x11.sluice.v1.Status0\x01\x12>\n" +
@@ -2335,7 +2970,13 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\tGetLimits\x12\x1b.sluice.v1.GetLimitsRequest\x1a\x11.sluice.v1.Limits\x129\n" +
 	"\bSetLimit\x12\x1a.sluice.v1.SetLimitRequest\x1a\x11.sluice.v1.Limits\x12=\n" +
 	"\n" +
-	"ResetLimit\x12\x1c.sluice.v1.ResetLimitRequest\x1a\x11.sluice.v1.Limits\x12:\n" +
+	"ResetLimit\x12\x1c.sluice.v1.ResetLimitRequest\x1a\x11.sluice.v1.Limits\x128\n" +
+	"\bListGaps\x12\x1a.sluice.v1.ListGapsRequest\x1a\x0e.sluice.v1.Gap0\x01\x12@\n" +
+	"\n" +
+	"ListFaults\x12\x1c.sluice.v1.ListFaultsRequest\x1a\x14.sluice.v1.FaultList\x12<\n" +
+	"\bSetFault\x12\x1a.sluice.v1.SetFaultRequest\x1a\x14.sluice.v1.FaultList\x12@\n" +
+	"\n" +
+	"ClearFault\x12\x1c.sluice.v1.ClearFaultRequest\x1a\x14.sluice.v1.FaultList\x12:\n" +
 	"\x06Reload\x12\x18.sluice.v1.ReloadRequest\x1a\x16.sluice.v1.ReloadReply\x12A\n" +
 	"\x05Drain\x12\x1c.sluice.v1.AdminDrainRequest\x1a\x1a.sluice.v1.AdminDrainReplyB!Z\x1fsluice/proto/sluice/v1;sluicev1b\x06proto3"
 
@@ -2351,7 +2992,7 @@ func file_sluice_v1_admin_proto_rawDescGZIP() []byte {
 	return file_sluice_v1_admin_proto_rawDescData
 }
 
-var file_sluice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_sluice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_sluice_v1_admin_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),       // 0: sluice.v1.GetStatusRequest
 	(*WatchStatusRequest)(nil),     // 1: sluice.v1.WatchStatusRequest
@@ -2380,12 +3021,20 @@ var file_sluice_v1_admin_proto_goTypes = []any{
 	(*DropReply)(nil),              // 24: sluice.v1.DropReply
 	(*GetLimitsRequest)(nil),       // 25: sluice.v1.GetLimitsRequest
 	(*Limits)(nil),                 // 26: sluice.v1.Limits
-	(*SetLimitRequest)(nil),        // 27: sluice.v1.SetLimitRequest
-	(*ResetLimitRequest)(nil),      // 28: sluice.v1.ResetLimitRequest
-	(*ReloadRequest)(nil),          // 29: sluice.v1.ReloadRequest
-	(*ReloadReply)(nil),            // 30: sluice.v1.ReloadReply
-	(*AdminDrainRequest)(nil),      // 31: sluice.v1.AdminDrainRequest
-	(*AdminDrainReply)(nil),        // 32: sluice.v1.AdminDrainReply
+	(*LimitChange)(nil),            // 27: sluice.v1.LimitChange
+	(*ListGapsRequest)(nil),        // 28: sluice.v1.ListGapsRequest
+	(*Gap)(nil),                    // 29: sluice.v1.Gap
+	(*ListFaultsRequest)(nil),      // 30: sluice.v1.ListFaultsRequest
+	(*SetFaultRequest)(nil),        // 31: sluice.v1.SetFaultRequest
+	(*ClearFaultRequest)(nil),      // 32: sluice.v1.ClearFaultRequest
+	(*FaultList)(nil),              // 33: sluice.v1.FaultList
+	(*Fault)(nil),                  // 34: sluice.v1.Fault
+	(*SetLimitRequest)(nil),        // 35: sluice.v1.SetLimitRequest
+	(*ResetLimitRequest)(nil),      // 36: sluice.v1.ResetLimitRequest
+	(*ReloadRequest)(nil),          // 37: sluice.v1.ReloadRequest
+	(*ReloadReply)(nil),            // 38: sluice.v1.ReloadReply
+	(*AdminDrainRequest)(nil),      // 39: sluice.v1.AdminDrainRequest
+	(*AdminDrainReply)(nil),        // 40: sluice.v1.AdminDrainReply
 }
 var file_sluice_v1_admin_proto_depIdxs = []int32{
 	3,  // 0: sluice.v1.Status.listeners:type_name -> sluice.v1.ListenerStatus
@@ -2403,39 +3052,49 @@ var file_sluice_v1_admin_proto_depIdxs = []int32{
 	9,  // 12: sluice.v1.ListDeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
 	9,  // 13: sluice.v1.DeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
 	9,  // 14: sluice.v1.DropDeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
-	0,  // 15: sluice.v1.Admin.GetStatus:input_type -> sluice.v1.GetStatusRequest
-	1,  // 16: sluice.v1.Admin.WatchStatus:input_type -> sluice.v1.WatchStatusRequest
-	10, // 17: sluice.v1.Admin.ListEvents:input_type -> sluice.v1.ListEventsRequest
-	13, // 18: sluice.v1.Admin.GetEvent:input_type -> sluice.v1.GetEventRequest
-	17, // 19: sluice.v1.Admin.TailEvents:input_type -> sluice.v1.TailEventsRequest
-	18, // 20: sluice.v1.Admin.ReplayEvents:input_type -> sluice.v1.ReplayEventsRequest
-	20, // 21: sluice.v1.Admin.ListDeadLetters:input_type -> sluice.v1.ListDeadLettersRequest
-	22, // 22: sluice.v1.Admin.ReplayDeadLetters:input_type -> sluice.v1.DeadLettersRequest
-	23, // 23: sluice.v1.Admin.DropDeadLetters:input_type -> sluice.v1.DropDeadLettersRequest
-	25, // 24: sluice.v1.Admin.GetLimits:input_type -> sluice.v1.GetLimitsRequest
-	27, // 25: sluice.v1.Admin.SetLimit:input_type -> sluice.v1.SetLimitRequest
-	28, // 26: sluice.v1.Admin.ResetLimit:input_type -> sluice.v1.ResetLimitRequest
-	29, // 27: sluice.v1.Admin.Reload:input_type -> sluice.v1.ReloadRequest
-	31, // 28: sluice.v1.Admin.Drain:input_type -> sluice.v1.AdminDrainRequest
-	2,  // 29: sluice.v1.Admin.GetStatus:output_type -> sluice.v1.Status
-	2,  // 30: sluice.v1.Admin.WatchStatus:output_type -> sluice.v1.Status
-	11, // 31: sluice.v1.Admin.ListEvents:output_type -> sluice.v1.Event
-	14, // 32: sluice.v1.Admin.GetEvent:output_type -> sluice.v1.EventDetail
-	11, // 33: sluice.v1.Admin.TailEvents:output_type -> sluice.v1.Event
-	19, // 34: sluice.v1.Admin.ReplayEvents:output_type -> sluice.v1.ReplayReply
-	21, // 35: sluice.v1.Admin.ListDeadLetters:output_type -> sluice.v1.DeadLetter
-	19, // 36: sluice.v1.Admin.ReplayDeadLetters:output_type -> sluice.v1.ReplayReply
-	24, // 37: sluice.v1.Admin.DropDeadLetters:output_type -> sluice.v1.DropReply
-	26, // 38: sluice.v1.Admin.GetLimits:output_type -> sluice.v1.Limits
-	26, // 39: sluice.v1.Admin.SetLimit:output_type -> sluice.v1.Limits
-	26, // 40: sluice.v1.Admin.ResetLimit:output_type -> sluice.v1.Limits
-	30, // 41: sluice.v1.Admin.Reload:output_type -> sluice.v1.ReloadReply
-	32, // 42: sluice.v1.Admin.Drain:output_type -> sluice.v1.AdminDrainReply
-	29, // [29:43] is the sub-list for method output_type
-	15, // [15:29] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	27, // 15: sluice.v1.Limits.changes:type_name -> sluice.v1.LimitChange
+	34, // 16: sluice.v1.FaultList.faults:type_name -> sluice.v1.Fault
+	0,  // 17: sluice.v1.Admin.GetStatus:input_type -> sluice.v1.GetStatusRequest
+	1,  // 18: sluice.v1.Admin.WatchStatus:input_type -> sluice.v1.WatchStatusRequest
+	10, // 19: sluice.v1.Admin.ListEvents:input_type -> sluice.v1.ListEventsRequest
+	13, // 20: sluice.v1.Admin.GetEvent:input_type -> sluice.v1.GetEventRequest
+	17, // 21: sluice.v1.Admin.TailEvents:input_type -> sluice.v1.TailEventsRequest
+	18, // 22: sluice.v1.Admin.ReplayEvents:input_type -> sluice.v1.ReplayEventsRequest
+	20, // 23: sluice.v1.Admin.ListDeadLetters:input_type -> sluice.v1.ListDeadLettersRequest
+	22, // 24: sluice.v1.Admin.ReplayDeadLetters:input_type -> sluice.v1.DeadLettersRequest
+	23, // 25: sluice.v1.Admin.DropDeadLetters:input_type -> sluice.v1.DropDeadLettersRequest
+	25, // 26: sluice.v1.Admin.GetLimits:input_type -> sluice.v1.GetLimitsRequest
+	35, // 27: sluice.v1.Admin.SetLimit:input_type -> sluice.v1.SetLimitRequest
+	36, // 28: sluice.v1.Admin.ResetLimit:input_type -> sluice.v1.ResetLimitRequest
+	28, // 29: sluice.v1.Admin.ListGaps:input_type -> sluice.v1.ListGapsRequest
+	30, // 30: sluice.v1.Admin.ListFaults:input_type -> sluice.v1.ListFaultsRequest
+	31, // 31: sluice.v1.Admin.SetFault:input_type -> sluice.v1.SetFaultRequest
+	32, // 32: sluice.v1.Admin.ClearFault:input_type -> sluice.v1.ClearFaultRequest
+	37, // 33: sluice.v1.Admin.Reload:input_type -> sluice.v1.ReloadRequest
+	39, // 34: sluice.v1.Admin.Drain:input_type -> sluice.v1.AdminDrainRequest
+	2,  // 35: sluice.v1.Admin.GetStatus:output_type -> sluice.v1.Status
+	2,  // 36: sluice.v1.Admin.WatchStatus:output_type -> sluice.v1.Status
+	11, // 37: sluice.v1.Admin.ListEvents:output_type -> sluice.v1.Event
+	14, // 38: sluice.v1.Admin.GetEvent:output_type -> sluice.v1.EventDetail
+	11, // 39: sluice.v1.Admin.TailEvents:output_type -> sluice.v1.Event
+	19, // 40: sluice.v1.Admin.ReplayEvents:output_type -> sluice.v1.ReplayReply
+	21, // 41: sluice.v1.Admin.ListDeadLetters:output_type -> sluice.v1.DeadLetter
+	19, // 42: sluice.v1.Admin.ReplayDeadLetters:output_type -> sluice.v1.ReplayReply
+	24, // 43: sluice.v1.Admin.DropDeadLetters:output_type -> sluice.v1.DropReply
+	26, // 44: sluice.v1.Admin.GetLimits:output_type -> sluice.v1.Limits
+	26, // 45: sluice.v1.Admin.SetLimit:output_type -> sluice.v1.Limits
+	26, // 46: sluice.v1.Admin.ResetLimit:output_type -> sluice.v1.Limits
+	29, // 47: sluice.v1.Admin.ListGaps:output_type -> sluice.v1.Gap
+	33, // 48: sluice.v1.Admin.ListFaults:output_type -> sluice.v1.FaultList
+	33, // 49: sluice.v1.Admin.SetFault:output_type -> sluice.v1.FaultList
+	33, // 50: sluice.v1.Admin.ClearFault:output_type -> sluice.v1.FaultList
+	38, // 51: sluice.v1.Admin.Reload:output_type -> sluice.v1.ReloadReply
+	40, // 52: sluice.v1.Admin.Drain:output_type -> sluice.v1.AdminDrainReply
+	35, // [35:53] is the sub-list for method output_type
+	17, // [17:35] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_sluice_v1_admin_proto_init() }
@@ -2449,7 +3108,7 @@ func file_sluice_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_admin_proto_rawDesc), len(file_sluice_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,10 @@ const (
 	Admin_GetLimits_FullMethodName         = "/sluice.v1.Admin/GetLimits"
 	Admin_SetLimit_FullMethodName          = "/sluice.v1.Admin/SetLimit"
 	Admin_ResetLimit_FullMethodName        = "/sluice.v1.Admin/ResetLimit"
+	Admin_ListGaps_FullMethodName          = "/sluice.v1.Admin/ListGaps"
+	Admin_ListFaults_FullMethodName        = "/sluice.v1.Admin/ListFaults"
+	Admin_SetFault_FullMethodName          = "/sluice.v1.Admin/SetFault"
+	Admin_ClearFault_FullMethodName        = "/sluice.v1.Admin/ClearFault"
 	Admin_Reload_FullMethodName            = "/sluice.v1.Admin/Reload"
 	Admin_Drain_FullMethodName             = "/sluice.v1.Admin/Drain"
 )
@@ -61,6 +65,12 @@ type AdminClient interface {
 	// Pins the limit for a while.
 	SetLimit(ctx context.Context, in *SetLimitRequest, opts ...grpc.CallOption) (*Limits, error)
 	ResetLimit(ctx context.Context, in *ResetLimitRequest, opts ...grpc.CallOption) (*Limits, error)
+	// Requests that were turned away and that nobody has stored, newest first.
+	ListGaps(ctx context.Context, in *ListGapsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Gap], error)
+	// Faults for game days; with `run --dev` only, else FAILED_PRECONDITION.
+	ListFaults(ctx context.Context, in *ListFaultsRequest, opts ...grpc.CallOption) (*FaultList, error)
+	SetFault(ctx context.Context, in *SetFaultRequest, opts ...grpc.CallOption) (*FaultList, error)
+	ClearFault(ctx context.Context, in *ClearFaultRequest, opts ...grpc.CallOption) (*FaultList, error)
 	// Reads the config file again. A refused config is INVALID_ARGUMENT and changes nothing.
 	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadReply, error)
 	// Stops taking requests; the daemon ends when what it took is answered.
@@ -231,6 +241,55 @@ func (c *adminClient) ResetLimit(ctx context.Context, in *ResetLimitRequest, opt
 	return out, nil
 }
 
+func (c *adminClient) ListGaps(ctx context.Context, in *ListGapsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Gap], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[4], Admin_ListGaps_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ListGapsRequest, Gap]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_ListGapsClient = grpc.ServerStreamingClient[Gap]
+
+func (c *adminClient) ListFaults(ctx context.Context, in *ListFaultsRequest, opts ...grpc.CallOption) (*FaultList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FaultList)
+	err := c.cc.Invoke(ctx, Admin_ListFaults_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) SetFault(ctx context.Context, in *SetFaultRequest, opts ...grpc.CallOption) (*FaultList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FaultList)
+	err := c.cc.Invoke(ctx, Admin_SetFault_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ClearFault(ctx context.Context, in *ClearFaultRequest, opts ...grpc.CallOption) (*FaultList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FaultList)
+	err := c.cc.Invoke(ctx, Admin_ClearFault_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReloadReply)
@@ -275,6 +334,12 @@ type AdminServer interface {
 	// Pins the limit for a while.
 	SetLimit(context.Context, *SetLimitRequest) (*Limits, error)
 	ResetLimit(context.Context, *ResetLimitRequest) (*Limits, error)
+	// Requests that were turned away and that nobody has stored, newest first.
+	ListGaps(*ListGapsRequest, grpc.ServerStreamingServer[Gap]) error
+	// Faults for game days; with `run --dev` only, else FAILED_PRECONDITION.
+	ListFaults(context.Context, *ListFaultsRequest) (*FaultList, error)
+	SetFault(context.Context, *SetFaultRequest) (*FaultList, error)
+	ClearFault(context.Context, *ClearFaultRequest) (*FaultList, error)
 	// Reads the config file again. A refused config is INVALID_ARGUMENT and changes nothing.
 	Reload(context.Context, *ReloadRequest) (*ReloadReply, error)
 	// Stops taking requests; the daemon ends when what it took is answered.
@@ -324,6 +389,18 @@ func (UnimplementedAdminServer) SetLimit(context.Context, *SetLimitRequest) (*Li
 }
 func (UnimplementedAdminServer) ResetLimit(context.Context, *ResetLimitRequest) (*Limits, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResetLimit not implemented")
+}
+func (UnimplementedAdminServer) ListGaps(*ListGapsRequest, grpc.ServerStreamingServer[Gap]) error {
+	return status.Error(codes.Unimplemented, "method ListGaps not implemented")
+}
+func (UnimplementedAdminServer) ListFaults(context.Context, *ListFaultsRequest) (*FaultList, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFaults not implemented")
+}
+func (UnimplementedAdminServer) SetFault(context.Context, *SetFaultRequest) (*FaultList, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetFault not implemented")
+}
+func (UnimplementedAdminServer) ClearFault(context.Context, *ClearFaultRequest) (*FaultList, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClearFault not implemented")
 }
 func (UnimplementedAdminServer) Reload(context.Context, *ReloadRequest) (*ReloadReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reload not implemented")
@@ -540,6 +617,71 @@ func _Admin_ResetLimit_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_ListGaps_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ListGapsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).ListGaps(m, &grpc.GenericServerStream[ListGapsRequest, Gap]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_ListGapsServer = grpc.ServerStreamingServer[Gap]
+
+func _Admin_ListFaults_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFaultsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListFaults(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListFaults_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListFaults(ctx, req.(*ListFaultsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_SetFault_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetFaultRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).SetFault(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_SetFault_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).SetFault(ctx, req.(*SetFaultRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ClearFault_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClearFaultRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ClearFault(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ClearFault_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ClearFault(ctx, req.(*ClearFaultRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_Reload_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReloadRequest)
 	if err := dec(in); err != nil {
@@ -616,6 +758,18 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Admin_ResetLimit_Handler,
 		},
 		{
+			MethodName: "ListFaults",
+			Handler:    _Admin_ListFaults_Handler,
+		},
+		{
+			MethodName: "SetFault",
+			Handler:    _Admin_SetFault_Handler,
+		},
+		{
+			MethodName: "ClearFault",
+			Handler:    _Admin_ClearFault_Handler,
+		},
+		{
 			MethodName: "Reload",
 			Handler:    _Admin_Reload_Handler,
 		},
@@ -643,6 +797,11 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ListDeadLetters",
 			Handler:       _Admin_ListDeadLetters_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ListGaps",
+			Handler:       _Admin_ListGaps_Handler,
 			ServerStreams: true,
 		},
 	},

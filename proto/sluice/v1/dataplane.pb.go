@@ -25,59 +25,55 @@ const (
 )
 
 // Who is served first when not all can be.
-type Class int32
+type Priority int32
 
 const (
-	Class_CLASS_UNSPECIFIED Class = 0
-	Class_CLASS_HIGH        Class = 1
-	// Default priority, and the sender never tries again.
-	Class_CLASS_DEFAULT_NEVER_RETRIES Class = 2
-	Class_CLASS_DEFAULT               Class = 3
-	Class_CLASS_LOW                   Class = 4
+	Priority_PRIORITY_UNSPECIFIED Priority = 0
+	Priority_PRIORITY_HIGH        Priority = 1
+	Priority_PRIORITY_DEFAULT     Priority = 2
+	Priority_PRIORITY_LOW         Priority = 3
 )
 
-// Enum value maps for Class.
+// Enum value maps for Priority.
 var (
-	Class_name = map[int32]string{
-		0: "CLASS_UNSPECIFIED",
-		1: "CLASS_HIGH",
-		2: "CLASS_DEFAULT_NEVER_RETRIES",
-		3: "CLASS_DEFAULT",
-		4: "CLASS_LOW",
+	Priority_name = map[int32]string{
+		0: "PRIORITY_UNSPECIFIED",
+		1: "PRIORITY_HIGH",
+		2: "PRIORITY_DEFAULT",
+		3: "PRIORITY_LOW",
 	}
-	Class_value = map[string]int32{
-		"CLASS_UNSPECIFIED":           0,
-		"CLASS_HIGH":                  1,
-		"CLASS_DEFAULT_NEVER_RETRIES": 2,
-		"CLASS_DEFAULT":               3,
-		"CLASS_LOW":                   4,
+	Priority_value = map[string]int32{
+		"PRIORITY_UNSPECIFIED": 0,
+		"PRIORITY_HIGH":        1,
+		"PRIORITY_DEFAULT":     2,
+		"PRIORITY_LOW":         3,
 	}
 )
 
-func (x Class) Enum() *Class {
-	p := new(Class)
+func (x Priority) Enum() *Priority {
+	p := new(Priority)
 	*p = x
 	return p
 }
 
-func (x Class) String() string {
+func (x Priority) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (Class) Descriptor() protoreflect.EnumDescriptor {
+func (Priority) Descriptor() protoreflect.EnumDescriptor {
 	return file_sluice_v1_dataplane_proto_enumTypes[0].Descriptor()
 }
 
-func (Class) Type() protoreflect.EnumType {
+func (Priority) Type() protoreflect.EnumType {
 	return &file_sluice_v1_dataplane_proto_enumTypes[0]
 }
 
-func (x Class) Number() protoreflect.EnumNumber {
+func (x Priority) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use Class.Descriptor instead.
-func (Class) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use Priority.Descriptor instead.
+func (Priority) EnumDescriptor() ([]byte, []int) {
 	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{0}
 }
 
@@ -529,7 +525,7 @@ type Source struct {
 	// Matches the request path exactly.
 	Path        string      `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
 	Methods     []string    `protobuf:"bytes,5,rep,name=methods,proto3" json:"methods,omitempty"`
-	Class       Class       `protobuf:"varint,6,opt,name=class,proto3,enum=sluice.v1.Class" json:"class,omitempty"`
+	Priority    Priority    `protobuf:"varint,6,opt,name=priority,proto3,enum=sluice.v1.Priority" json:"priority,omitempty"`
 	Acknowledge Acknowledge `protobuf:"varint,7,opt,name=acknowledge,proto3,enum=sluice.v1.Acknowledge" json:"acknowledge,omitempty"`
 	MaxBody     uint64      `protobuf:"varint,8,opt,name=max_body,json=maxBody,proto3" json:"max_body,omitempty"`
 	// From the first byte of a request to the last instant at which an answer still helps.
@@ -539,7 +535,23 @@ type Source struct {
 	// Requests a second; 0: no bound. Over it: 429.
 	Rate float64 `protobuf:"fixed64,11,opt,name=rate,proto3" json:"rate,omitempty"`
 	// CIDRs; empty: everybody.
-	AllowFrom     []string `protobuf:"bytes,12,rep,name=allow_from,json=allowFrom,proto3" json:"allow_from,omitempty"`
+	AllowFrom []string `protobuf:"bytes,12,rep,name=allow_from,json=allowFrom,proto3" json:"allow_from,omitempty"`
+	// The sender never tries again: what is refused is lost.
+	NeverRetries bool `protobuf:"varint,13,opt,name=never_retries,json=neverRetries,proto3" json:"never_retries,omitempty"`
+	// Where the sender's own id of an event is; the first place that has one counts. Empty: it has
+	// none, and repeats are not known.
+	IdPlaces []*IdPlace `protobuf:"bytes,14,rep,name=id_places,json=idPlaces,proto3" json:"id_places,omitempty"`
+	// A request with one of these fields is a repeat, as the sender itself says.
+	RetryHeaders []string `protobuf:"bytes,15,rep,name=retry_headers,json=retryHeaders,proto3" json:"retry_headers,omitempty"`
+	// Requests that look like a handshake: they may use the floor.
+	Handshakes []*Handshake `protobuf:"bytes,16,rep,name=handshakes,proto3" json:"handshakes,omitempty"`
+	// The sender tests with wrong signatures and wants its 401 soon: all requests may use the floor.
+	Probes bool `protobuf:"varint,17,opt,name=probes,proto3" json:"probes,omitempty"`
+	// Refusals in a row from which on the source is of priority high until it has had a success; 0:
+	// its sender disables nothing.
+	GuardAfter uint32 `protobuf:"varint,18,opt,name=guard_after,json=guardAfter,proto3" json:"guard_after,omitempty"`
+	// Refusals in a row that an earlier data plane counted.
+	RefusedInRow  uint32 `protobuf:"varint,19,opt,name=refused_in_row,json=refusedInRow,proto3" json:"refused_in_row,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -609,11 +621,11 @@ func (x *Source) GetMethods() []string {
 	return nil
 }
 
-func (x *Source) GetClass() Class {
+func (x *Source) GetPriority() Priority {
 	if x != nil {
-		return x.Class
+		return x.Priority
 	}
-	return Class_CLASS_UNSPECIFIED
+	return Priority_PRIORITY_UNSPECIFIED
 }
 
 func (x *Source) GetAcknowledge() Acknowledge {
@@ -658,6 +670,210 @@ func (x *Source) GetAllowFrom() []string {
 	return nil
 }
 
+func (x *Source) GetNeverRetries() bool {
+	if x != nil {
+		return x.NeverRetries
+	}
+	return false
+}
+
+func (x *Source) GetIdPlaces() []*IdPlace {
+	if x != nil {
+		return x.IdPlaces
+	}
+	return nil
+}
+
+func (x *Source) GetRetryHeaders() []string {
+	if x != nil {
+		return x.RetryHeaders
+	}
+	return nil
+}
+
+func (x *Source) GetHandshakes() []*Handshake {
+	if x != nil {
+		return x.Handshakes
+	}
+	return nil
+}
+
+func (x *Source) GetProbes() bool {
+	if x != nil {
+		return x.Probes
+	}
+	return false
+}
+
+func (x *Source) GetGuardAfter() uint32 {
+	if x != nil {
+		return x.GuardAfter
+	}
+	return 0
+}
+
+func (x *Source) GetRefusedInRow() uint32 {
+	if x != nil {
+		return x.RefusedInRow
+	}
+	return 0
+}
+
+type IdPlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Place:
+	//
+	//	*IdPlace_Header
+	//	*IdPlace_Json
+	Place         isIdPlace_Place `protobuf_oneof:"place"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdPlace) Reset() {
+	*x = IdPlace{}
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdPlace) ProtoMessage() {}
+
+func (x *IdPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdPlace.ProtoReflect.Descriptor instead.
+func (*IdPlace) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *IdPlace) GetPlace() isIdPlace_Place {
+	if x != nil {
+		return x.Place
+	}
+	return nil
+}
+
+func (x *IdPlace) GetHeader() string {
+	if x != nil {
+		if x, ok := x.Place.(*IdPlace_Header); ok {
+			return x.Header
+		}
+	}
+	return ""
+}
+
+func (x *IdPlace) GetJson() string {
+	if x != nil {
+		if x, ok := x.Place.(*IdPlace_Json); ok {
+			return x.Json
+		}
+	}
+	return ""
+}
+
+type isIdPlace_Place interface {
+	isIdPlace_Place()
+}
+
+type IdPlace_Header struct {
+	Header string `protobuf:"bytes,1,opt,name=header,proto3,oneof"`
+}
+
+type IdPlace_Json struct {
+	// A JSON pointer (RFC 6901) into the body.
+	Json string `protobuf:"bytes,2,opt,name=json,proto3,oneof"`
+}
+
+func (*IdPlace_Header) isIdPlace_Place() {}
+
+func (*IdPlace_Json) isIdPlace_Place() {}
+
+// What a handshake looks like before anybody judges it. All that is given must hold.
+type Handshake struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: any.
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// Parameters that the query has, whatever their values.
+	QueryKeys []string `protobuf:"bytes,2,rep,name=query_keys,json=queryKeys,proto3" json:"query_keys,omitempty"`
+	Headers   []string `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty"`
+	// Bytes of the body; 0: no bound.
+	MaxBody       uint64 `protobuf:"varint,4,opt,name=max_body,json=maxBody,proto3" json:"max_body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Handshake) Reset() {
+	*x = Handshake{}
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Handshake) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Handshake) ProtoMessage() {}
+
+func (x *Handshake) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Handshake.ProtoReflect.Descriptor instead.
+func (*Handshake) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Handshake) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *Handshake) GetQueryKeys() []string {
+	if x != nil {
+		return x.QueryKeys
+	}
+	return nil
+}
+
+func (x *Handshake) GetHeaders() []string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *Handshake) GetMaxBody() uint64 {
+	if x != nil {
+		return x.MaxBody
+	}
+	return 0
+}
+
 type ApplyReply struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Accepted bool                   `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"`
@@ -670,7 +886,7 @@ type ApplyReply struct {
 
 func (x *ApplyReply) Reset() {
 	*x = ApplyReply{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[6]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +898,7 @@ func (x *ApplyReply) String() string {
 func (*ApplyReply) ProtoMessage() {}
 
 func (x *ApplyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[6]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +911,7 @@ func (x *ApplyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyReply.ProtoReflect.Descriptor instead.
 func (*ApplyReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{6}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ApplyReply) GetAccepted() bool {
@@ -729,7 +945,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[7]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +957,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[7]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +970,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{7}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DrainRequest) GetGraceNs() uint64 {
@@ -772,7 +988,7 @@ type DrainReply struct {
 
 func (x *DrainReply) Reset() {
 	*x = DrainReply{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[8]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +1000,7 @@ func (x *DrainReply) String() string {
 func (*DrainReply) ProtoMessage() {}
 
 func (x *DrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[8]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +1013,7 @@ func (x *DrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
 func (*DrainReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{8}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{10}
 }
 
 type StateRequest struct {
@@ -808,7 +1024,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[9]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +1036,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[9]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +1049,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{9}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{11}
 }
 
 type StateReply struct {
@@ -850,7 +1066,7 @@ type StateReply struct {
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[10]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +1078,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[10]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +1091,7 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{10}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StateReply) GetAccepting() bool {
@@ -931,7 +1147,7 @@ type WorkerState struct {
 
 func (x *WorkerState) Reset() {
 	*x = WorkerState{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[11]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1159,7 @@ func (x *WorkerState) String() string {
 func (*WorkerState) ProtoMessage() {}
 
 func (x *WorkerState) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[11]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1172,7 @@ func (x *WorkerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerState.ProtoReflect.Descriptor instead.
 func (*WorkerState) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{11}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WorkerState) GetWorker() uint32 {
@@ -988,7 +1204,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[12]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1216,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[12]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1229,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{12}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{14}
 }
 
 type DataPlaneEvent struct {
@@ -1028,7 +1244,7 @@ type DataPlaneEvent struct {
 
 func (x *DataPlaneEvent) Reset() {
 	*x = DataPlaneEvent{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[13]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1256,7 @@ func (x *DataPlaneEvent) String() string {
 func (*DataPlaneEvent) ProtoMessage() {}
 
 func (x *DataPlaneEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[13]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1269,7 @@ func (x *DataPlaneEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataPlaneEvent.ProtoReflect.Descriptor instead.
 func (*DataPlaneEvent) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{13}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DataPlaneEvent) GetAtNs() int64 {
@@ -1120,14 +1336,14 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\x0fidle_timeout_ns\x18\x04 \x01(\x04R\ridleTimeoutNs\x12'\n" +
 	"\x0fmax_connections\x18\x05 \x01(\rR\x0emaxConnections\x123\n" +
 	"\x16max_connections_per_ip\x18\x06 \x01(\rR\x13maxConnectionsPerIp\x12\x19\n" +
-	"\bmax_body\x18\a \x01(\x04R\amaxBody\"\xdc\x02\n" +
+	"\bmax_body\x18\a \x01(\x04R\amaxBody\"\xf5\x04\n" +
 	"\x06Source\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\rR\x04slot\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
 	"\x04path\x18\x04 \x01(\tR\x04path\x12\x18\n" +
-	"\amethods\x18\x05 \x03(\tR\amethods\x12&\n" +
-	"\x05class\x18\x06 \x01(\x0e2\x10.sluice.v1.ClassR\x05class\x128\n" +
+	"\amethods\x18\x05 \x03(\tR\amethods\x12/\n" +
+	"\bpriority\x18\x06 \x01(\x0e2\x13.sluice.v1.PriorityR\bpriority\x128\n" +
 	"\vacknowledge\x18\a \x01(\x0e2\x16.sluice.v1.AcknowledgeR\vacknowledge\x12\x19\n" +
 	"\bmax_body\x18\b \x01(\x04R\amaxBody\x12\x1b\n" +
 	"\tbudget_ns\x18\t \x01(\x04R\bbudgetNs\x12\x1f\n" +
@@ -1136,7 +1352,27 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"shedStatus\x12\x12\n" +
 	"\x04rate\x18\v \x01(\x01R\x04rate\x12\x1d\n" +
 	"\n" +
-	"allow_from\x18\f \x03(\tR\tallowFrom\"g\n" +
+	"allow_from\x18\f \x03(\tR\tallowFrom\x12#\n" +
+	"\rnever_retries\x18\r \x01(\bR\fneverRetries\x12/\n" +
+	"\tid_places\x18\x0e \x03(\v2\x12.sluice.v1.IdPlaceR\bidPlaces\x12#\n" +
+	"\rretry_headers\x18\x0f \x03(\tR\fretryHeaders\x124\n" +
+	"\n" +
+	"handshakes\x18\x10 \x03(\v2\x14.sluice.v1.HandshakeR\n" +
+	"handshakes\x12\x16\n" +
+	"\x06probes\x18\x11 \x01(\bR\x06probes\x12\x1f\n" +
+	"\vguard_after\x18\x12 \x01(\rR\n" +
+	"guardAfter\x12$\n" +
+	"\x0erefused_in_row\x18\x13 \x01(\rR\frefusedInRow\"B\n" +
+	"\aIdPlace\x12\x18\n" +
+	"\x06header\x18\x01 \x01(\tH\x00R\x06header\x12\x14\n" +
+	"\x04json\x18\x02 \x01(\tH\x00R\x04jsonB\a\n" +
+	"\x05place\"w\n" +
+	"\tHandshake\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x1d\n" +
+	"\n" +
+	"query_keys\x18\x02 \x03(\tR\tqueryKeys\x12\x18\n" +
+	"\aheaders\x18\x03 \x03(\tR\aheaders\x12\x19\n" +
+	"\bmax_body\x18\x04 \x01(\x04R\amaxBody\"g\n" +
 	"\n" +
 	"ApplyReply\x12\x1a\n" +
 	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x16\n" +
@@ -1163,14 +1399,12 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\x0eDataPlaneEvent\x12\x13\n" +
 	"\x05at_ns\x18\x01 \x01(\x03R\x04atNs\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage*q\n" +
-	"\x05Class\x12\x15\n" +
-	"\x11CLASS_UNSPECIFIED\x10\x00\x12\x0e\n" +
-	"\n" +
-	"CLASS_HIGH\x10\x01\x12\x1f\n" +
-	"\x1bCLASS_DEFAULT_NEVER_RETRIES\x10\x02\x12\x11\n" +
-	"\rCLASS_DEFAULT\x10\x03\x12\r\n" +
-	"\tCLASS_LOW\x10\x04*t\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage*_\n" +
+	"\bPriority\x12\x18\n" +
+	"\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rPRIORITY_HIGH\x10\x01\x12\x14\n" +
+	"\x10PRIORITY_DEFAULT\x10\x02\x12\x10\n" +
+	"\fPRIORITY_LOW\x10\x03*t\n" +
 	"\vAcknowledge\x12\x1b\n" +
 	"\x17ACKNOWLEDGE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ACKNOWLEDGE_RING\x10\x01\x12\x17\n" +
@@ -1196,9 +1430,9 @@ func file_sluice_v1_dataplane_proto_rawDescGZIP() []byte {
 }
 
 var file_sluice_v1_dataplane_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_sluice_v1_dataplane_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_sluice_v1_dataplane_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_sluice_v1_dataplane_proto_goTypes = []any{
-	(Class)(0),             // 0: sluice.v1.Class
+	(Priority)(0),          // 0: sluice.v1.Priority
 	(Acknowledge)(0),       // 1: sluice.v1.Acknowledge
 	(*HelloRequest)(nil),   // 2: sluice.v1.HelloRequest
 	(*HelloReply)(nil),     // 3: sluice.v1.HelloReply
@@ -1206,37 +1440,41 @@ var file_sluice_v1_dataplane_proto_goTypes = []any{
 	(*Snapshot)(nil),       // 5: sluice.v1.Snapshot
 	(*HttpBounds)(nil),     // 6: sluice.v1.HttpBounds
 	(*Source)(nil),         // 7: sluice.v1.Source
-	(*ApplyReply)(nil),     // 8: sluice.v1.ApplyReply
-	(*DrainRequest)(nil),   // 9: sluice.v1.DrainRequest
-	(*DrainReply)(nil),     // 10: sluice.v1.DrainReply
-	(*StateRequest)(nil),   // 11: sluice.v1.StateRequest
-	(*StateReply)(nil),     // 12: sluice.v1.StateReply
-	(*WorkerState)(nil),    // 13: sluice.v1.WorkerState
-	(*WatchRequest)(nil),   // 14: sluice.v1.WatchRequest
-	(*DataPlaneEvent)(nil), // 15: sluice.v1.DataPlaneEvent
+	(*IdPlace)(nil),        // 8: sluice.v1.IdPlace
+	(*Handshake)(nil),      // 9: sluice.v1.Handshake
+	(*ApplyReply)(nil),     // 10: sluice.v1.ApplyReply
+	(*DrainRequest)(nil),   // 11: sluice.v1.DrainRequest
+	(*DrainReply)(nil),     // 12: sluice.v1.DrainReply
+	(*StateRequest)(nil),   // 13: sluice.v1.StateRequest
+	(*StateReply)(nil),     // 14: sluice.v1.StateReply
+	(*WorkerState)(nil),    // 15: sluice.v1.WorkerState
+	(*WatchRequest)(nil),   // 16: sluice.v1.WatchRequest
+	(*DataPlaneEvent)(nil), // 17: sluice.v1.DataPlaneEvent
 }
 var file_sluice_v1_dataplane_proto_depIdxs = []int32{
 	4,  // 0: sluice.v1.HelloReply.lanes:type_name -> sluice.v1.Lane
 	6,  // 1: sluice.v1.Snapshot.http:type_name -> sluice.v1.HttpBounds
 	7,  // 2: sluice.v1.Snapshot.sources:type_name -> sluice.v1.Source
-	0,  // 3: sluice.v1.Source.class:type_name -> sluice.v1.Class
+	0,  // 3: sluice.v1.Source.priority:type_name -> sluice.v1.Priority
 	1,  // 4: sluice.v1.Source.acknowledge:type_name -> sluice.v1.Acknowledge
-	13, // 5: sluice.v1.StateReply.workers:type_name -> sluice.v1.WorkerState
-	2,  // 6: sluice.v1.DataPlane.Hello:input_type -> sluice.v1.HelloRequest
-	5,  // 7: sluice.v1.DataPlane.Apply:input_type -> sluice.v1.Snapshot
-	9,  // 8: sluice.v1.DataPlane.Drain:input_type -> sluice.v1.DrainRequest
-	11, // 9: sluice.v1.DataPlane.State:input_type -> sluice.v1.StateRequest
-	14, // 10: sluice.v1.DataPlane.Watch:input_type -> sluice.v1.WatchRequest
-	3,  // 11: sluice.v1.DataPlane.Hello:output_type -> sluice.v1.HelloReply
-	8,  // 12: sluice.v1.DataPlane.Apply:output_type -> sluice.v1.ApplyReply
-	10, // 13: sluice.v1.DataPlane.Drain:output_type -> sluice.v1.DrainReply
-	12, // 14: sluice.v1.DataPlane.State:output_type -> sluice.v1.StateReply
-	15, // 15: sluice.v1.DataPlane.Watch:output_type -> sluice.v1.DataPlaneEvent
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	8,  // 5: sluice.v1.Source.id_places:type_name -> sluice.v1.IdPlace
+	9,  // 6: sluice.v1.Source.handshakes:type_name -> sluice.v1.Handshake
+	15, // 7: sluice.v1.StateReply.workers:type_name -> sluice.v1.WorkerState
+	2,  // 8: sluice.v1.DataPlane.Hello:input_type -> sluice.v1.HelloRequest
+	5,  // 9: sluice.v1.DataPlane.Apply:input_type -> sluice.v1.Snapshot
+	11, // 10: sluice.v1.DataPlane.Drain:input_type -> sluice.v1.DrainRequest
+	13, // 11: sluice.v1.DataPlane.State:input_type -> sluice.v1.StateRequest
+	16, // 12: sluice.v1.DataPlane.Watch:input_type -> sluice.v1.WatchRequest
+	3,  // 13: sluice.v1.DataPlane.Hello:output_type -> sluice.v1.HelloReply
+	10, // 14: sluice.v1.DataPlane.Apply:output_type -> sluice.v1.ApplyReply
+	12, // 15: sluice.v1.DataPlane.Drain:output_type -> sluice.v1.DrainReply
+	14, // 16: sluice.v1.DataPlane.State:output_type -> sluice.v1.StateReply
+	17, // 17: sluice.v1.DataPlane.Watch:output_type -> sluice.v1.DataPlaneEvent
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_sluice_v1_dataplane_proto_init() }
@@ -1244,13 +1482,17 @@ func file_sluice_v1_dataplane_proto_init() {
 	if File_sluice_v1_dataplane_proto != nil {
 		return
 	}
+	file_sluice_v1_dataplane_proto_msgTypes[6].OneofWrappers = []any{
+		(*IdPlace_Header)(nil),
+		(*IdPlace_Json)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_dataplane_proto_rawDesc), len(file_sluice_v1_dataplane_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4,7 +4,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Names this layout; attach refuses a page with another one.
-pub const LAYOUT_HASH: u64 = 0x3d1c3b3bd054bf66;
+pub const LAYOUT_HASH: u64 = 0x280aeb00902daeda;
 
 /// "SLCLANE1"
 pub const LANE_MAGIC: u64 = 3550329923610823763;
@@ -30,6 +30,12 @@ pub const SOURCES_MAX: u64 = 1024;
 pub const LATENCY_BUCKETS: u64 = 24;
 /// `HOLD_BUCKETS` of layout.abi.
 pub const HOLD_BUCKETS: u64 = 16;
+/// `CLASSES` of layout.abi.
+pub const CLASSES: u64 = 8;
+/// of a worker's ring of refusals
+pub const REFUSED_ENTRIES: u64 = 1024;
+/// `REFUSED_ID_BYTES` of layout.abi.
+pub const REFUSED_ID_BYTES: u64 = 96;
 
 /// A value of KIND.
 pub const KIND_EVENT: u16 = 1;
@@ -70,6 +76,23 @@ pub const VERDICT_FLAG_UNVERIFIED: u8 = 1;
 /// answered 202: a breaker of its destinations was not closed
 pub const VERDICT_FLAG_DEGRADED: u8 = 2;
 
+/// its bound on waiting was spent
+pub const SHED_HOLD: u16 = 1;
+/// the queue was full, or too much memory waits
+pub const SHED_HELD_FULL: u16 = 2;
+/// the lane was over 90 % full
+pub const SHED_LANE: u16 = 3;
+/// over its source's own rate
+pub const SHED_RATE: u16 = 4;
+/// the journal is full or cannot be written
+pub const SHED_JOURNAL: u16 = 5;
+/// A value of SHED.
+pub const SHED_STOPPING: u16 = 6;
+/// no reply inside the sender's budget
+pub const SHED_BUDGET: u16 = 7;
+/// pushed out by one of a higher class
+pub const SHED_CLASS: u16 = 8;
+
 /// 200 {"status":"accepted","id":…}
 pub const REPLY_ACCEPTED: u16 = 1;
 /// 200 {"status":"duplicate","id":…}
@@ -83,7 +106,7 @@ pub const REPLY_INLINE: u16 = 5;
 
 /// One frame's first line. The data plane writes it before `commit`; never again afterwards.
 #[repr(C, align(64))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLine {
     /// whole frame, both lines included, a multiple of 64
     pub length: u32,
@@ -109,6 +132,13 @@ pub struct DLine {
     pub position: u64,
     /// The field of that name.
     pub reserved: u64,
+}
+
+impl Default for DLine {
+    /// All zero.
+    fn default() -> Self {
+        Self::from_bytes(&[0; 64])
+    }
 }
 
 impl DLine {
@@ -170,7 +200,7 @@ const _: () = assert!(offset_of!(DLine, reserved) == 56);
 /// One frame's second line. The control plane writes it between `commit` and `verified`; above
 /// `verified` it is garbage and is never believed.
 #[repr(C, align(64))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CLine {
     /// The field of that name.
     pub state: u16,
@@ -194,6 +224,13 @@ pub struct CLine {
     pub route_version: u32,
     /// The field of that name.
     pub reserved: u32,
+}
+
+impl Default for CLine {
+    /// All zero.
+    fn default() -> Self {
+        Self::from_bytes(&[0; 64])
+    }
 }
 
 impl CLine {
@@ -251,7 +288,7 @@ const _: () = assert!(offset_of!(CLine, reserved) == 60);
 /// index (8 bytes an entry: name offset, name length, value offset, value length, u16 each, from the
 /// start of the header block; padded to start on 8), then on the next 64-byte line the body.
 #[repr(C, align(64))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadHead {
     /// The field of that name.
     pub target_length: u32,
@@ -273,6 +310,13 @@ pub struct PayloadHead {
     pub method: [u8; 24],
     /// IPv4 as ::ffff:a.b.c.d; all zero: a Unix socket
     pub peer_ip: [u8; 16],
+}
+
+impl Default for PayloadHead {
+    /// All zero.
+    fn default() -> Self {
+        Self::from_bytes(&[0; 64])
+    }
 }
 
 impl PayloadHead {
@@ -323,7 +367,7 @@ const _: () = assert!(offset_of!(PayloadHead, peer_ip) == 48);
 
 /// One reply. Body bytes follow; entries start on 64-byte lines.
 #[repr(C, align(64))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyEntry {
     /// whole entry, a multiple of 64
     pub length: u32,
@@ -349,6 +393,13 @@ pub struct ReplyEntry {
     pub retry_after_s: u32,
     /// The field of that name.
     pub reserved: u32,
+}
+
+impl Default for ReplyEntry {
+    /// All zero.
+    fn default() -> Self {
+        Self::from_bytes(&[0; 64])
+    }
 }
 
 impl ReplyEntry {
@@ -656,13 +707,18 @@ pub struct ControlPage {
     max_held: AtomicU64,
     hold_budget_ns: AtomicU64,
     hold_bound_ns: AtomicU64,
-    overloaded: AtomicU64,
-    overload_since_ns: AtomicU64,
+    growing: AtomicU64,
     service_time_ns: AtomicU64,
     floor_slots: AtomicU64,
+    floor_rate_milli: AtomicU64,
     repeat_share_milli: AtomicU64,
-    low_share_milli: AtomicU64,
-    _pad2: [u8; 48],
+    share_rate_milli: AtomicU64,
+    codel_target_ns: AtomicU64,
+    codel_interval_ns: AtomicU64,
+    pace_interval_ns: AtomicU64,
+    pace_depth_ns: AtomicU64,
+    base_limit_milli: AtomicU64,
+    _pad2: [u8; 8],
     writable: AtomicU64,
     journal_full: AtomicU64,
     _pad3: [u8; 48],
@@ -709,39 +765,64 @@ impl ControlPage {
         self.hold_budget_ns.load(Ordering::Acquire)
     }
 
-    /// adaptive bound while overloaded; 0: none
+    /// H: the adaptive bound while a class is overloaded; 0: none
     pub fn hold_bound_ns(&self) -> u64 {
         self.hold_bound_ns.load(Ordering::Acquire)
     }
 
-    /// bit per class
-    pub fn overloaded(&self) -> u64 {
-        self.overloaded.load(Ordering::Acquire)
+    /// 1: the limit is on its way up, who waits may wait longer
+    pub fn growing(&self) -> u64 {
+        self.growing.load(Ordering::Acquire)
     }
 
-    /// boot clock; 0: not overloaded
-    pub fn overload_since_ns(&self) -> u64 {
-        self.overload_since_ns.load(Ordering::Acquire)
-    }
-
-    /// W
+    /// W: from a slot taken to the frame durable, in the mean
     pub fn service_time_ns(&self) -> u64 {
         self.service_time_ns.load(Ordering::Acquire)
     }
 
-    /// The field of that name.
+    /// slots beyond the limit for the floor
     pub fn floor_slots(&self) -> u64 {
         self.floor_slots.load(Ordering::Acquire)
     }
 
-    /// share of the limit that repeats may use
+    /// thousandths of an event a second, the floor of all sources
+    pub fn floor_rate_milli(&self) -> u64 {
+        self.floor_rate_milli.load(Ordering::Acquire)
+    }
+
+    /// thousandths of the limit that repeats may use; 0: all of it
     pub fn repeat_share_milli(&self) -> u64 {
         self.repeat_share_milli.load(Ordering::Acquire)
     }
 
+    /// each source's share, thousandths of an event a second; 0: no bound
+    pub fn share_rate_milli(&self) -> u64 {
+        self.share_rate_milli.load(Ordering::Acquire)
+    }
+
+    /// 0: `overload: queue`
+    pub fn codel_target_ns(&self) -> u64 {
+        self.codel_target_ns.load(Ordering::Acquire)
+    }
+
     /// The field of that name.
-    pub fn low_share_milli(&self) -> u64 {
-        self.low_share_milli.load(Ordering::Acquire)
+    pub fn codel_interval_ns(&self) -> u64 {
+        self.codel_interval_ns.load(Ordering::Acquire)
+    }
+
+    /// `pacing: little`: one slot each so long; 0: off
+    pub fn pace_interval_ns(&self) -> u64 {
+        self.pace_interval_ns.load(Ordering::Acquire)
+    }
+
+    /// The field of that name.
+    pub fn pace_depth_ns(&self) -> u64 {
+        self.pace_depth_ns.load(Ordering::Acquire)
+    }
+
+    /// the limit without its alternation: where a restart goes on
+    pub fn base_limit_milli(&self) -> u64 {
+        self.base_limit_milli.load(Ordering::Acquire)
     }
 
     /// 1: the journal takes groups
@@ -779,12 +860,17 @@ const _: () = assert!(offset_of!(ControlPage, limit) == 128);
 const _: () = assert!(offset_of!(ControlPage, max_held) == 136);
 const _: () = assert!(offset_of!(ControlPage, hold_budget_ns) == 144);
 const _: () = assert!(offset_of!(ControlPage, hold_bound_ns) == 152);
-const _: () = assert!(offset_of!(ControlPage, overloaded) == 160);
-const _: () = assert!(offset_of!(ControlPage, overload_since_ns) == 168);
-const _: () = assert!(offset_of!(ControlPage, service_time_ns) == 176);
-const _: () = assert!(offset_of!(ControlPage, floor_slots) == 184);
+const _: () = assert!(offset_of!(ControlPage, growing) == 160);
+const _: () = assert!(offset_of!(ControlPage, service_time_ns) == 168);
+const _: () = assert!(offset_of!(ControlPage, floor_slots) == 176);
+const _: () = assert!(offset_of!(ControlPage, floor_rate_milli) == 184);
 const _: () = assert!(offset_of!(ControlPage, repeat_share_milli) == 192);
-const _: () = assert!(offset_of!(ControlPage, low_share_milli) == 200);
+const _: () = assert!(offset_of!(ControlPage, share_rate_milli) == 200);
+const _: () = assert!(offset_of!(ControlPage, codel_target_ns) == 208);
+const _: () = assert!(offset_of!(ControlPage, codel_interval_ns) == 216);
+const _: () = assert!(offset_of!(ControlPage, pace_interval_ns) == 224);
+const _: () = assert!(offset_of!(ControlPage, pace_depth_ns) == 232);
+const _: () = assert!(offset_of!(ControlPage, base_limit_milli) == 240);
 const _: () = assert!(offset_of!(ControlPage, writable) == 256);
 const _: () = assert!(offset_of!(ControlPage, journal_full) == 264);
 const _: () = assert!(offset_of!(ControlPage, durable_group) == 320);
@@ -802,13 +888,18 @@ pub struct CountersHeader {
     sources: AtomicU32,
     _pad0: [u8; 96],
     inflight: AtomicU64,
-    _pad1: [u8; 56],
     held: AtomicU64,
-    _pad2: [u8; 56],
+    peak: AtomicU64,
+    overloaded: AtomicU64,
+    overload_since_ns: AtomicU64,
+    metered_ns: AtomicU64,
+    area_ns: AtomicU64,
+    saturated_ns: AtomicU64,
+    _pad1: [u8; 64],
     dp_beat: AtomicU64,
-    _pad3: [u8; 56],
+    _pad2: [u8; 56],
     connections: AtomicU64,
-    _pad4: [u8; 3768],
+    _pad3: [u8; 3768],
 }
 
 impl CountersHeader {
@@ -877,14 +968,9 @@ impl CountersHeader {
         self.inflight.load(Ordering::Acquire)
     }
 
-    /// Adds to `inflight` and gives what it was.
-    pub fn add_inflight(&self, n: u64) -> u64 {
-        self.inflight.fetch_add(n, Ordering::AcqRel)
-    }
-
-    /// Takes from `inflight` and gives what it was.
-    pub fn sub_inflight(&self, n: u64) -> u64 {
-        self.inflight.fetch_sub(n, Ordering::AcqRel)
+    /// Publishes `inflight`.
+    pub fn store_inflight(&self, v: u64) {
+        self.inflight.store(v, Ordering::Release);
     }
 
     /// The field of that name.
@@ -892,14 +978,72 @@ impl CountersHeader {
         self.held.load(Ordering::Acquire)
     }
 
-    /// Adds to `held` and gives what it was.
-    pub fn add_held(&self, n: u64) -> u64 {
-        self.held.fetch_add(n, Ordering::AcqRel)
+    /// Publishes `held`.
+    pub fn store_held(&self, v: u64) {
+        self.held.store(v, Ordering::Release);
     }
 
-    /// Takes from `held` and gives what it was.
-    pub fn sub_held(&self, n: u64) -> u64 {
-        self.held.fetch_sub(n, Ordering::AcqRel)
+    /// most slots taken at once in the last 100 to 200 ms
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Acquire)
+    }
+
+    /// Publishes `peak`.
+    pub fn store_peak(&self, v: u64) {
+        self.peak.store(v, Ordering::Release);
+    }
+
+    /// bit per class
+    pub fn overloaded(&self) -> u64 {
+        self.overloaded.load(Ordering::Acquire)
+    }
+
+    /// Publishes `overloaded`.
+    pub fn store_overloaded(&self, v: u64) {
+        self.overloaded.store(v, Ordering::Release);
+    }
+
+    /// boot clock; 0: no class is overloaded
+    pub fn overload_since_ns(&self) -> u64 {
+        self.overload_since_ns.load(Ordering::Acquire)
+    }
+
+    /// Publishes `overload_since_ns`.
+    pub fn store_overload_since_ns(&self, v: u64) {
+        self.overload_since_ns.store(v, Ordering::Release);
+    }
+
+    /// boot clock: the next two are counted up to here
+    pub fn metered_ns(&self) -> u64 {
+        self.metered_ns.load(Ordering::Acquire)
+    }
+
+    /// Publishes `metered_ns`.
+    pub fn store_metered_ns(&self, v: u64) {
+        self.metered_ns.store(v, Ordering::Release);
+    }
+
+    /// slots taken × time
+    pub fn area_ns(&self) -> u64 {
+        self.area_ns.load(Ordering::Acquire)
+    }
+
+    /// Adds to `area_ns`; one thread only.
+    pub fn add_area_ns(&self, n: u64) {
+        let v = self.area_ns.load(Ordering::Relaxed);
+        self.area_ns.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// time with all slots of the limit taken
+    pub fn saturated_ns(&self) -> u64 {
+        self.saturated_ns.load(Ordering::Acquire)
+    }
+
+    /// Adds to `saturated_ns`; one thread only.
+    pub fn add_saturated_ns(&self, n: u64) {
+        let v = self.saturated_ns.load(Ordering::Relaxed);
+        self.saturated_ns
+            .store(v.wrapping_add(n), Ordering::Relaxed);
     }
 
     /// The field of that name.
@@ -936,7 +1080,13 @@ const _: () = assert!(offset_of!(CountersHeader, pid) == 20);
 const _: () = assert!(offset_of!(CountersHeader, workers) == 24);
 const _: () = assert!(offset_of!(CountersHeader, sources) == 28);
 const _: () = assert!(offset_of!(CountersHeader, inflight) == 128);
-const _: () = assert!(offset_of!(CountersHeader, held) == 192);
+const _: () = assert!(offset_of!(CountersHeader, held) == 136);
+const _: () = assert!(offset_of!(CountersHeader, peak) == 144);
+const _: () = assert!(offset_of!(CountersHeader, overloaded) == 152);
+const _: () = assert!(offset_of!(CountersHeader, overload_since_ns) == 160);
+const _: () = assert!(offset_of!(CountersHeader, metered_ns) == 168);
+const _: () = assert!(offset_of!(CountersHeader, area_ns) == 176);
+const _: () = assert!(offset_of!(CountersHeader, saturated_ns) == 184);
 const _: () = assert!(offset_of!(CountersHeader, dp_beat) == 256);
 const _: () = assert!(offset_of!(CountersHeader, connections) == 320);
 
@@ -965,7 +1115,19 @@ pub struct WorkerCounters {
     turn_ns_max: AtomicU64,
     malformed: AtomicU64,
     refused_connections: AtomicU64,
-    _pad0: [u8; 3920],
+    _pad0: [u8; 16],
+    samples: AtomicU64,
+    sample_sum_ns: AtomicU64,
+    void_ns: AtomicU64,
+    drops: AtomicU64,
+    refused_entries: AtomicU64,
+    floored: AtomicU64,
+    _pad1: [u8; 16],
+    class_offered: [AtomicU64; 8],
+    class_admitted: [AtomicU64; 8],
+    class_held: [AtomicU64; 8],
+    class_shed: [AtomicU64; 8],
+    _pad2: [u8; 3584],
 }
 
 impl WorkerCounters {
@@ -1216,6 +1378,118 @@ impl WorkerCounters {
     pub fn sub_refused_connections(&self, n: u64) -> u64 {
         self.refused_connections.fetch_sub(n, Ordering::AcqRel)
     }
+
+    /// slots given back by frames that became durable
+    pub fn samples(&self) -> u64 {
+        self.samples.load(Ordering::Acquire)
+    }
+
+    /// Adds to `samples`; one thread only.
+    pub fn add_samples(&self, n: u64) {
+        let v = self.samples.load(Ordering::Relaxed);
+        self.samples.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// how long those were taken
+    pub fn sample_sum_ns(&self) -> u64 {
+        self.sample_sum_ns.load(Ordering::Acquire)
+    }
+
+    /// Adds to `sample_sum_ns`; one thread only.
+    pub fn add_sample_sum_ns(&self, n: u64) {
+        let v = self.sample_sum_ns.load(Ordering::Relaxed);
+        self.sample_sum_ns
+            .store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// how long the others were: part of area_ns, of no sample
+    pub fn void_ns(&self) -> u64 {
+        self.void_ns.load(Ordering::Acquire)
+    }
+
+    /// Adds to `void_ns`; one thread only.
+    pub fn add_void_ns(&self, n: u64) {
+        let v = self.void_ns.load(Ordering::Relaxed);
+        self.void_ns.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// no answer in time, or the journal refused
+    pub fn drops(&self) -> u64 {
+        self.drops.load(Ordering::Acquire)
+    }
+
+    /// Adds to `drops`; one thread only.
+    pub fn add_drops(&self, n: u64) {
+        let v = self.drops.load(Ordering::Relaxed);
+        self.drops.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// ever written to the ring of refusals
+    pub fn refused_entries(&self) -> u64 {
+        self.refused_entries.load(Ordering::Acquire)
+    }
+
+    /// Adds to `refused_entries`; one thread only.
+    pub fn add_refused_entries(&self, n: u64) {
+        let v = self.refused_entries.load(Ordering::Relaxed);
+        self.refused_entries
+            .store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// admitted by the floor
+    pub fn floored(&self) -> u64 {
+        self.floored.load(Ordering::Acquire)
+    }
+
+    /// Adds to `floored`; one thread only.
+    pub fn add_floored(&self, n: u64) {
+        let v = self.floored.load(Ordering::Relaxed);
+        self.floored.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// requests that asked for a slot, by class
+    pub fn class_offered(&self, i: usize) -> u64 {
+        self.class_offered[i].load(Ordering::Relaxed)
+    }
+
+    /// Adds to entry `i` of `class_offered`; one thread only.
+    pub fn add_class_offered(&self, i: usize, n: u64) {
+        let v = self.class_offered[i].load(Ordering::Relaxed);
+        self.class_offered[i].store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn class_admitted(&self, i: usize) -> u64 {
+        self.class_admitted[i].load(Ordering::Relaxed)
+    }
+
+    /// Adds to entry `i` of `class_admitted`; one thread only.
+    pub fn add_class_admitted(&self, i: usize, n: u64) {
+        let v = self.class_admitted[i].load(Ordering::Relaxed);
+        self.class_admitted[i].store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// of all offered: those that had to wait
+    pub fn class_held(&self, i: usize) -> u64 {
+        self.class_held[i].load(Ordering::Relaxed)
+    }
+
+    /// Adds to entry `i` of `class_held`; one thread only.
+    pub fn add_class_held(&self, i: usize, n: u64) {
+        let v = self.class_held[i].load(Ordering::Relaxed);
+        self.class_held[i].store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The field of that name.
+    pub fn class_shed(&self, i: usize) -> u64 {
+        self.class_shed[i].load(Ordering::Relaxed)
+    }
+
+    /// Adds to entry `i` of `class_shed`; one thread only.
+    pub fn add_class_shed(&self, i: usize, n: u64) {
+        let v = self.class_shed[i].load(Ordering::Relaxed);
+        self.class_shed[i].store(v.wrapping_add(n), Ordering::Relaxed);
+    }
 }
 
 const _: () = assert!(size_of::<WorkerCounters>() == 4096);
@@ -1241,6 +1515,16 @@ const _: () = assert!(offset_of!(WorkerCounters, bytes_out) == 144);
 const _: () = assert!(offset_of!(WorkerCounters, turn_ns_max) == 152);
 const _: () = assert!(offset_of!(WorkerCounters, malformed) == 160);
 const _: () = assert!(offset_of!(WorkerCounters, refused_connections) == 168);
+const _: () = assert!(offset_of!(WorkerCounters, samples) == 192);
+const _: () = assert!(offset_of!(WorkerCounters, sample_sum_ns) == 200);
+const _: () = assert!(offset_of!(WorkerCounters, void_ns) == 208);
+const _: () = assert!(offset_of!(WorkerCounters, drops) == 216);
+const _: () = assert!(offset_of!(WorkerCounters, refused_entries) == 224);
+const _: () = assert!(offset_of!(WorkerCounters, floored) == 232);
+const _: () = assert!(offset_of!(WorkerCounters, class_offered) == 256);
+const _: () = assert!(offset_of!(WorkerCounters, class_admitted) == 320);
+const _: () = assert!(offset_of!(WorkerCounters, class_held) == 384);
+const _: () = assert!(offset_of!(WorkerCounters, class_shed) == 448);
 
 /// One per worker and source slot.
 #[repr(C, align(64))]
@@ -1271,6 +1555,11 @@ pub struct SourceCounters {
     hold_sum_ns: AtomicU64,
     ack_bucket: [AtomicU64; 24],
     hold_bucket: [AtomicU64; 16],
+    offered: AtomicU64,
+    over_share: AtomicU64,
+    repeats: AtomicU64,
+    floored: AtomicU64,
+    _pad0: [u8; 32],
 }
 
 impl SourceCounters {
@@ -1562,9 +1851,53 @@ impl SourceCounters {
         let v = self.hold_bucket[i].load(Ordering::Relaxed);
         self.hold_bucket[i].store(v.wrapping_add(n), Ordering::Relaxed);
     }
+
+    /// asked for a slot
+    pub fn offered(&self) -> u64 {
+        self.offered.load(Ordering::Acquire)
+    }
+
+    /// Adds to `offered`; one thread only.
+    pub fn add_offered(&self, n: u64) {
+        let v = self.offered.load(Ordering::Relaxed);
+        self.offered.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// of these: beyond the source's share
+    pub fn over_share(&self) -> u64 {
+        self.over_share.load(Ordering::Acquire)
+    }
+
+    /// Adds to `over_share`; one thread only.
+    pub fn add_over_share(&self, n: u64) {
+        let v = self.over_share.load(Ordering::Relaxed);
+        self.over_share.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// of these: seen before
+    pub fn repeats(&self) -> u64 {
+        self.repeats.load(Ordering::Acquire)
+    }
+
+    /// Adds to `repeats`; one thread only.
+    pub fn add_repeats(&self, n: u64) {
+        let v = self.repeats.load(Ordering::Relaxed);
+        self.repeats.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// admitted by the floor
+    pub fn floored(&self) -> u64 {
+        self.floored.load(Ordering::Acquire)
+    }
+
+    /// Adds to `floored`; one thread only.
+    pub fn add_floored(&self, n: u64) {
+        let v = self.floored.load(Ordering::Relaxed);
+        self.floored.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
 }
 
-const _: () = assert!(size_of::<SourceCounters>() == 512);
+const _: () = assert!(size_of::<SourceCounters>() == 576);
 const _: () = assert!(offset_of!(SourceCounters, code_2xx) == 0);
 const _: () = assert!(offset_of!(SourceCounters, code_400) == 8);
 const _: () = assert!(offset_of!(SourceCounters, code_401) == 16);
@@ -1591,6 +1924,121 @@ const _: () = assert!(offset_of!(SourceCounters, hold_count) == 176);
 const _: () = assert!(offset_of!(SourceCounters, hold_sum_ns) == 184);
 const _: () = assert!(offset_of!(SourceCounters, ack_bucket) == 192);
 const _: () = assert!(offset_of!(SourceCounters, hold_bucket) == 384);
+const _: () = assert!(offset_of!(SourceCounters, offered) == 512);
+const _: () = assert!(offset_of!(SourceCounters, over_share) == 520);
+const _: () = assert!(offset_of!(SourceCounters, repeats) == 528);
+const _: () = assert!(offset_of!(SourceCounters, floored) == 536);
+
+/// One per source slot, of all workers; written now and then.
+#[repr(C, align(64))]
+pub struct SourceState {
+    refused_in_row: AtomicU64,
+    last_success_ns: AtomicU64,
+    guarded: AtomicU64,
+    _pad0: [u8; 40],
+}
+
+impl SourceState {
+    /// refusals since the last success
+    pub fn refused_in_row(&self) -> u64 {
+        self.refused_in_row.load(Ordering::Acquire)
+    }
+
+    /// Publishes `refused_in_row`.
+    pub fn store_refused_in_row(&self, v: u64) {
+        self.refused_in_row.store(v, Ordering::Release);
+    }
+
+    /// boot clock; 0: none yet
+    pub fn last_success_ns(&self) -> u64 {
+        self.last_success_ns.load(Ordering::Acquire)
+    }
+
+    /// Publishes `last_success_ns`.
+    pub fn store_last_success_ns(&self, v: u64) {
+        self.last_success_ns.store(v, Ordering::Release);
+    }
+
+    /// 1: near its provider's threshold, and so of class High
+    pub fn guarded(&self) -> u64 {
+        self.guarded.load(Ordering::Acquire)
+    }
+
+    /// Publishes `guarded`.
+    pub fn store_guarded(&self, v: u64) {
+        self.guarded.store(v, Ordering::Release);
+    }
+}
+
+const _: () = assert!(size_of::<SourceState>() == 64);
+const _: () = assert!(offset_of!(SourceState, refused_in_row) == 0);
+const _: () = assert!(offset_of!(SourceState, last_success_ns) == 8);
+const _: () = assert!(offset_of!(SourceState, guarded) == 16);
+
+/// The sender's own id of a request that was turned away. Entry n of a worker lies in place n modulo
+/// REFUSED_ENTRIES of its ring; refused_entries counts it once it is whole.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// wall clock
+    pub at_ns: u64,
+    /// The field of that name.
+    pub source_id: u32,
+    /// SHED
+    pub reason: u16,
+    /// of id, at most REFUSED_ID_BYTES; longer ids are cut
+    pub length: u16,
+    /// The field of that name.
+    pub reserved: u64,
+    /// The field of that name.
+    pub reserved2: u64,
+    /// The field of that name.
+    pub id: [u8; 96],
+}
+
+impl Default for Refused {
+    /// All zero.
+    fn default() -> Self {
+        Self::from_bytes(&[0; 128])
+    }
+}
+
+impl Refused {
+    /// Reads the 128 bytes of the line.
+    pub fn from_bytes(b: &[u8; 128]) -> Self {
+        Self {
+            at_ns: u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]),
+            source_id: u32::from_le_bytes([b[8], b[9], b[10], b[11]]),
+            reason: u16::from_le_bytes([b[12], b[13]]),
+            length: u16::from_le_bytes([b[14], b[15]]),
+            reserved: u64::from_le_bytes([b[16], b[17], b[18], b[19], b[20], b[21], b[22], b[23]]),
+            reserved2: u64::from_le_bytes([b[24], b[25], b[26], b[27], b[28], b[29], b[30], b[31]]),
+            id: core::array::from_fn(|n| b[32 + n]),
+        }
+    }
+
+    /// The 128 bytes of the line.
+    pub fn to_bytes(&self) -> [u8; 128] {
+        let mut b = [0; 128];
+        b[0..8].copy_from_slice(&self.at_ns.to_le_bytes());
+        b[8..12].copy_from_slice(&self.source_id.to_le_bytes());
+        b[12..14].copy_from_slice(&self.reason.to_le_bytes());
+        b[14..16].copy_from_slice(&self.length.to_le_bytes());
+        b[16..24].copy_from_slice(&self.reserved.to_le_bytes());
+        b[24..32].copy_from_slice(&self.reserved2.to_le_bytes());
+        b[32..128].copy_from_slice(&self.id);
+        b
+    }
+}
+
+const _: () = assert!(size_of::<Refused>() == 128);
+const _: () = assert!(offset_of!(Refused, at_ns) == 0);
+const _: () = assert!(offset_of!(Refused, source_id) == 8);
+const _: () = assert!(offset_of!(Refused, reason) == 12);
+const _: () = assert!(offset_of!(Refused, length) == 14);
+const _: () = assert!(offset_of!(Refused, reserved) == 16);
+const _: () = assert!(offset_of!(Refused, reserved2) == 24);
+const _: () = assert!(offset_of!(Refused, id) == 32);
 
 #[cfg(test)]
 mod tests {
@@ -1920,19 +2368,19 @@ mod tests {
             u64::from_le_bytes(core::array::from_fn(|n| pattern(8, n)))
         );
         assert_eq!(
-            v.overloaded(),
+            v.growing(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(9, n)))
         );
         assert_eq!(
-            v.overload_since_ns(),
+            v.service_time_ns(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(10, n)))
         );
         assert_eq!(
-            v.service_time_ns(),
+            v.floor_slots(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(11, n)))
         );
         assert_eq!(
-            v.floor_slots(),
+            v.floor_rate_milli(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(12, n)))
         );
         assert_eq!(
@@ -1940,28 +2388,48 @@ mod tests {
             u64::from_le_bytes(core::array::from_fn(|n| pattern(13, n)))
         );
         assert_eq!(
-            v.low_share_milli(),
+            v.share_rate_milli(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(14, n)))
         );
         assert_eq!(
-            v.writable(),
+            v.codel_target_ns(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(15, n)))
         );
         assert_eq!(
-            v.journal_full(),
+            v.codel_interval_ns(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(16, n)))
         );
         assert_eq!(
-            v.durable_group(),
+            v.pace_interval_ns(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(17, n)))
         );
         assert_eq!(
-            v.cp_beat(),
+            v.pace_depth_ns(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(18, n)))
         );
         assert_eq!(
-            v.stopping(),
+            v.base_limit_milli(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(19, n)))
+        );
+        assert_eq!(
+            v.writable(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(20, n)))
+        );
+        assert_eq!(
+            v.journal_full(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(21, n)))
+        );
+        assert_eq!(
+            v.durable_group(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(22, n)))
+        );
+        assert_eq!(
+            v.cp_beat(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(23, n)))
+        );
+        assert_eq!(
+            v.stopping(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(24, n)))
         );
     }
 
@@ -2007,12 +2475,36 @@ mod tests {
             u64::from_le_bytes(core::array::from_fn(|n| pattern(8, n)))
         );
         assert_eq!(
-            v.dp_beat(),
+            v.peak(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(9, n)))
         );
         assert_eq!(
-            v.connections(),
+            v.overloaded(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(10, n)))
+        );
+        assert_eq!(
+            v.overload_since_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(11, n)))
+        );
+        assert_eq!(
+            v.metered_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(12, n)))
+        );
+        assert_eq!(
+            v.area_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(13, n)))
+        );
+        assert_eq!(
+            v.saturated_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(14, n)))
+        );
+        assert_eq!(
+            v.dp_beat(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(15, n)))
+        );
+        assert_eq!(
+            v.connections(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(16, n)))
         );
     }
 
@@ -2113,13 +2605,53 @@ mod tests {
             v.refused_connections(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(22, n)))
         );
+        assert_eq!(
+            v.samples(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(23, n)))
+        );
+        assert_eq!(
+            v.sample_sum_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(24, n)))
+        );
+        assert_eq!(
+            v.void_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(25, n)))
+        );
+        assert_eq!(
+            v.drops(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(26, n)))
+        );
+        assert_eq!(
+            v.refused_entries(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(27, n)))
+        );
+        assert_eq!(
+            v.floored(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(28, n)))
+        );
+        assert_eq!(
+            v.class_offered(1),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(29, n + 8)))
+        );
+        assert_eq!(
+            v.class_admitted(1),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(30, n + 8)))
+        );
+        assert_eq!(
+            v.class_held(1),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(31, n + 8)))
+        );
+        assert_eq!(
+            v.class_shed(1),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(32, n + 8)))
+        );
     }
 
     #[test]
     fn source_counters_is_its_golden_image() {
         let golden = image(
             include_str!("../../testdata/image/source_counters.hex"),
-            512,
+            576,
         );
         let page = crate::image::Page::new(&golden);
         // SAFETY: the page is as long as the struct, aligned to 64, and all its fields are atomics.
@@ -2228,5 +2760,70 @@ mod tests {
             v.hold_bucket(1),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(26, n + 8)))
         );
+        assert_eq!(
+            v.offered(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(27, n)))
+        );
+        assert_eq!(
+            v.over_share(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(28, n)))
+        );
+        assert_eq!(
+            v.repeats(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(29, n)))
+        );
+        assert_eq!(
+            v.floored(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(30, n)))
+        );
+    }
+
+    #[test]
+    fn source_state_is_its_golden_image() {
+        let golden = image(include_str!("../../testdata/image/source_state.hex"), 64);
+        let page = crate::image::Page::new(&golden);
+        // SAFETY: the page is as long as the struct, aligned to 64, and all its fields are atomics.
+        let v = unsafe { &*page.as_ptr().cast::<SourceState>() };
+        assert_eq!(
+            v.refused_in_row(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(1, n)))
+        );
+        assert_eq!(
+            v.last_success_ns(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(2, n)))
+        );
+        assert_eq!(
+            v.guarded(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(3, n)))
+        );
+    }
+
+    #[test]
+    fn refused_is_its_golden_image() {
+        let golden = image(include_str!("../../testdata/image/refused.hex"), 128);
+        let golden: [u8; 128] = golden.try_into().unwrap();
+        let v = Refused::from_bytes(&golden);
+        assert_eq!(v.to_bytes(), golden);
+        assert_eq!(
+            v.at_ns,
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(1, n)))
+        );
+        assert_eq!(
+            v.source_id,
+            u32::from_le_bytes(core::array::from_fn(|n| pattern(2, n)))
+        );
+        assert_eq!(
+            v.reason,
+            u16::from_le_bytes(core::array::from_fn(|n| pattern(3, n)))
+        );
+        assert_eq!(
+            v.length,
+            u16::from_le_bytes(core::array::from_fn(|n| pattern(4, n)))
+        );
+        assert_eq!(
+            v.reserved2,
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(6, n)))
+        );
+        assert_eq!(v.id, core::array::from_fn::<u8, 96, _>(|n| pattern(7, n)));
     }
 }

@@ -1,33 +1,45 @@
-//! Slots, the bounded hold, and the decision between them.
+//! One worker's decisions: the class, a slot, the bounded hold, or neither.
 
-use super::class::Class;
+use super::Numbers;
+use super::class::{Class, Priority};
 use super::queue::{Queue, Ticket, Waiter};
-use super::{Numbers, Shared};
+use super::share::Share;
+use super::slots::Slots;
 use crate::limits;
 
-/// A request that is whole and asks for a slot.
+/// A request that is whole and asks to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The caller's name for it.
     pub token: u64,
-    /// Its class.
-    pub class: Class,
-    /// Its source's slot, under [`limits::SOURCES_MAX`].
+    /// Its source's slot, under what [`Slots`] were made for.
     pub source: u16,
+    /// Its source's priority.
+    pub priority: Priority,
+    /// Its sender never tries again.
+    pub never_retries: bool,
+    /// It was seen before, or its sender says so. Means nothing with `never_retries`.
+    pub repeat: bool,
+    /// It looks like a handshake: it may use the floor.
+    pub handshake: bool,
+    /// Its sender probes with wrong signatures: it may use the floor.
+    pub probes: bool,
+    /// Refusals in a row from which on its source counts as of priority high and may use the floor;
+    /// 0: never.
+    pub guard_after: u32,
     /// The end of its sender's budget: an answer later than this helps nobody.
     pub until_ns: u64,
-    /// Acknowledged at `ring`, so that its slot is given back with the reply and what bounds it is
-    /// the lane: see [`Admission::pause_ring`].
+    /// Acknowledged at `ring`: it takes no slot, see [`Admission::pause_ring`].
     pub ring: bool,
-    /// Entitled to the floor: handshakes, and sources that are nearly deleted for lack of answers.
-    pub floor: bool,
 }
 
 /// What becomes of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A slot was taken for it.
+    /// It goes on. A slot was taken for it unless it is a ring request.
     Admit,
+    /// As [`Verdict::Admit`], by the floor.
+    Floor,
     /// It waits. When the queue was full, another one had to leave for it.
     Hold {
         /// Names it until it leaves.
@@ -54,114 +66,187 @@ pub enum Shed {
 /// What [`Admission::grant`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
-    /// A slot was taken for this one.
+    /// This one goes on. A slot was taken for it unless it is a ring request.
     Admit(Waiter),
-    /// This one had waited beyond its bound when its turn came.
+    /// This one leaves: it had waited beyond its bound when its turn came, or more are held than
+    /// may be and it is the one to go.
     Shed(Waiter, Shed),
-    /// A slot is free, and those that go first wait at another worker: wake it.
-    Elsewhere,
+    /// A slot is free, and those that go first wait at this worker: wake it. Said once until that
+    /// worker calls [`Admission::grant`].
+    Elsewhere(usize),
     /// Nothing to do: no slot or nobody.
     Idle,
 }
 
 /// One worker's share of admission.
 pub struct Admission {
+    worker: usize,
     queue: Queue,
     ring_is_paused: bool,
 }
 
 impl Admission {
-    /// `capacity` bounds what this worker holds; [`Numbers::max_held`] bounds all workers.
-    pub fn new(capacity: usize) -> Admission {
+    /// Of worker number `worker` of those that [`Slots`] were made for. `capacity` bounds what it
+    /// holds, at most [`limits::HELD_MAX`]; [`Numbers::max_held`] bounds all workers.
+    pub fn new(worker: usize, capacity: usize) -> Admission {
+        assert!(worker < limits::WORKERS_MAX);
         Admission {
+            worker,
             queue: Queue::new(capacity),
             ring_is_paused: false,
         }
     }
 
-    /// Requests that wait here.
+    /// Requests that are held here.
     pub fn held(&self) -> usize {
         self.queue.count()
     }
 
-    /// Gives a whole request a slot, a place in the queue, or neither.
+    /// Requests of a class that are held here.
+    pub fn held_of(&self, class: Class) -> u32 {
+        self.queue.count_of(class, false) + self.queue.count_of(class, true)
+    }
+
+    /// Judges a whole request's class, and gives it a slot, a place in the queue, or neither.
     pub fn offer(
         &mut self,
         now_ns: u64,
         offer: &Offer,
         numbers: &Numbers,
-        shared: &mut impl Shared,
-    ) -> Verdict {
-        debug_assert!(usize::from(offer.source) < limits::SOURCES_MAX);
-        if offer.floor && shared.take(numbers.limit.saturating_add(numbers.floor_slots)) {
-            return Verdict::Admit;
+        slots: &Slots,
+    ) -> (Class, Verdict) {
+        let is_guarded = slots.is_guarded(offer.source, offer.guard_after);
+        let class = judge(now_ns, offer, is_guarded, numbers, slots);
+        if self.goes_on(now_ns, class, offer, numbers, slots) {
+            return (class, Verdict::Admit);
         }
-        let is_paused = offer.ring && self.ring_is_paused;
-        if !is_paused
-            && !waits_up_to(offer.class, shared)
-            && shared.take(numbers.limit_of(offer.class))
-        {
-            return Verdict::Admit;
+        let may_use_floor =
+            is_guarded || offer.handshake || offer.probes || slots.is_starved(offer.source, now_ns);
+        if may_use_floor && slots.take_floor(now_ns, offer.source, !offer.ring, numbers) {
+            return (class, Verdict::Floor);
         }
         let waiter = Waiter {
             token: offer.token,
-            class: offer.class,
+            class,
             source: offer.source,
             since_ns: now_ns,
             until_ns: offer.until_ns,
             ring: offer.ring,
         };
-        if now_ns >= budget_end(&waiter, numbers) {
-            return Verdict::Shed(Shed::HoldSpent);
+        if numbers.is_spent(&waiter, now_ns, slots.overloaded()) {
+            return (class, Verdict::Shed(Shed::HoldSpent));
         }
-        let pushed_out = if self.queue.is_full() || shared.held() >= numbers.max_held {
-            let Some(index) = self.lowest_below(offer.class) else {
+        (class, self.hold(waiter, numbers, slots))
+    }
+
+    /// Whether an offer need not wait; its slot is taken then.
+    fn goes_on(
+        &self,
+        now_ns: u64,
+        class: Class,
+        offer: &Offer,
+        numbers: &Numbers,
+        slots: &Slots,
+    ) -> bool {
+        if offer.ring {
+            // Those that waited for room go first; they do so in this turn.
+            let waits = |&class: &Class| self.queue.count_of(class, true) > 0;
+            return !self.ring_is_paused && !Class::ALL[..=class as usize].iter().any(waits);
+        }
+        let goes_on =
+            !slots.waits_up_to(class) && slots.take_paced(now_ns, numbers, numbers.limit_of(class));
+        if goes_on && numbers.is_codel() {
+            slots.note_hold(0);
+        }
+        goes_on
+    }
+
+    fn hold(&mut self, waiter: Waiter, numbers: &Numbers, slots: &Slots) -> Verdict {
+        let mut pushed_out = None;
+        if self.queue.is_full() {
+            let Some(index) = self.lowest_below(waiter.class) else {
                 return Verdict::Shed(Shed::HeldFull);
             };
-            Some(self.take_out(index, shared))
-        } else {
-            None
-        };
-        let ticket = self.queue.push(waiter);
-        shared.hold();
-        if !is_paused {
-            shared.wait(offer.class, 1);
+            pushed_out = Some(self.take_out(index, slots));
+        } else if slots.held() >= numbers.max_held {
+            if !slots.holds_below(waiter.class, numbers.max_held) {
+                return Verdict::Shed(Shed::HeldFull);
+            }
+            // One of the lowest class leaves for it: from here, or when its worker looks next.
+            let lowest = slots.lowest_held().filter(|&lowest| lowest > waiter.class);
+            if let Some(index) = lowest.and_then(|lowest| self.queue.oldest(lowest)) {
+                pushed_out = Some(self.take_out(index, slots));
+            }
         }
+        let class = waiter.class;
+        if !waiter.ring {
+            slots.wait(class, self.worker, self.queue.count_of(class, false));
+        }
+        slots.hold(class, waiter.since_ns);
+        // First come, first served is one strand for all sources.
+        let strand = if numbers.is_codel() { 0 } else { waiter.source };
+        let ticket = self.queue.push(waiter, strand);
         Verdict::Hold { ticket, pushed_out }
     }
 
     /// Gives back the slot of an admitted request.
-    pub fn release(&mut self, shared: &mut impl Shared) {
-        shared.give();
+    pub fn release(&mut self, slots: &Slots) {
+        slots.give();
     }
 
-    /// Gives a free slot to whoever goes first. Each call moves at most one request.
-    pub fn grant(&mut self, now_ns: u64, numbers: &Numbers, shared: &mut impl Shared) -> Grant {
-        let may_go = |waiter: &Waiter| !(waiter.ring && self.ring_is_paused);
+    /// Lets whoever goes first go on: a ring request while its lane has room, another one when a
+    /// slot is free. Each call moves at most one request.
+    pub fn grant(&mut self, now_ns: u64, numbers: &Numbers, slots: &Slots) -> Grant {
+        slots.looks(self.worker);
+        if let Some(index) = self.excess(numbers, slots) {
+            return Grant::Shed(self.take_out(index, slots), Shed::Outranked);
+        }
+        let overloaded = slots.overloaded();
+        // Ring requests need nothing that the others want, so those of lower classes go on when no
+        // slot is left, or when it is for those that wait elsewhere.
+        let (mut is_full, mut elsewhere) = (false, None);
         for class in Class::ALL {
-            if shared.waiting(class) == 0 {
+            let newest_first = !numbers.is_codel() && overloaded & class.bit() != 0;
+            if !self.ring_is_paused
+                && let Some(index) = self.queue.turn(class, true, newest_first)
+            {
+                if numbers.is_spent(self.queue.waiter(index), now_ns, overloaded) {
+                    return Grant::Shed(self.take_out(index, slots), Shed::HoldSpent);
+                }
+                return Grant::Admit(self.serve(index, slots));
+            }
+            if is_full || elsewhere.is_some() || slots.waiting(class) == 0 {
                 continue;
             }
             let limit = numbers.limit_of(class);
-            if shared.inflight() >= limit {
-                return Grant::Idle;
+            if slots.inflight() >= limit {
+                is_full = true;
+                continue;
             }
-            let newest_first = numbers.overloaded & class.bit() != 0;
-            let Some(index) = self.queue.turn(class, newest_first, may_go) else {
-                return Grant::Elsewhere;
+            let Some(index) = self.queue.turn(class, false, newest_first) else {
+                elsewhere = Some(class);
+                continue;
             };
-            if is_spent(self.queue.waiter(index), now_ns, numbers) {
-                return Grant::Shed(self.take_out(index, shared), Shed::HoldSpent);
+            if numbers.is_spent(self.queue.waiter(index), now_ns, overloaded) {
+                return Grant::Shed(self.take_out(index, slots), Shed::HoldSpent);
             }
-            if !shared.take(limit) {
-                return Grant::Idle;
+            if slots.take_paced(now_ns, numbers, limit) {
+                let waiter = self.serve(index, slots);
+                if numbers.is_codel() {
+                    slots.note_hold(now_ns.saturating_sub(waiter.since_ns));
+                }
+                return Grant::Admit(waiter);
             }
-            let waiter = self.queue.serve(index);
-            shared.unhold();
-            shared.leave(class, 1);
-            return Grant::Admit(waiter);
+            is_full = true;
         }
-        Grant::Idle
+        let Some(class) = elsewhere else {
+            return Grant::Idle;
+        };
+        match slots.other_place(class, self.worker) {
+            Some(grant) => grant,
+            // They have just left, so it is for the next class: look again.
+            None => self.grant(now_ns, numbers, slots),
+        }
     }
 
     /// Sheds all that have waited beyond their bound: the lowest class first, in it the oldest.
@@ -169,100 +254,123 @@ impl Admission {
         &mut self,
         now_ns: u64,
         numbers: &Numbers,
-        shared: &mut impl Shared,
+        slots: &Slots,
         mut shed: impl FnMut(Waiter),
     ) {
+        let overloaded = slots.overloaded();
         for class in Class::ALL.into_iter().rev() {
+            // Behind one that is too young only a budget can have ended.
+            let a_budget_ended = now_ns >= numbers.budget_end(self.queue.until(class));
+            let mut until_ns = u64::MAX;
             let mut next = self.queue.oldest(class);
             while let Some(index) = next {
                 next = self.queue.younger(index);
-                if is_spent(self.queue.waiter(index), now_ns, numbers) {
-                    shed(self.take_out(index, shared));
+                let waiter = self.queue.waiter(index);
+                if numbers.is_spent(waiter, now_ns, overloaded) {
+                    shed(self.take_out(index, slots));
+                } else if a_budget_ended {
+                    until_ns = until_ns.min(waiter.until_ns);
+                } else {
+                    break;
                 }
+            }
+            if a_budget_ended {
+                self.queue.set_until(class, until_ns);
             }
         }
     }
 
     /// The sender of a held request went away. `false`: it had left the queue already.
-    pub fn cancel(&mut self, ticket: Ticket, shared: &mut impl Shared) -> bool {
+    pub fn cancel(&mut self, ticket: Ticket, slots: &Slots) -> bool {
         let found = self.queue.find(ticket);
         if let Some(index) = found {
-            self.take_out(index, shared);
+            self.take_out(index, slots);
         }
         found.is_some()
     }
 
-    /// While this worker's lane is half full its ring requests wait as if no slot were free. They
-    /// do not count as waiting then, or they would keep slots from those that could use them.
-    pub fn pause_ring(&mut self, pause: bool, shared: &mut impl Shared) {
-        if pause == self.ring_is_paused {
-            return;
-        }
+    /// While this worker's lane is half full its ring requests are held. They wait for room, not
+    /// for a slot, and so keep none from others.
+    pub fn pause_ring(&mut self, pause: bool, _slots: &Slots) {
         self.ring_is_paused = pause;
-        for class in Class::ALL {
-            match u64::from(self.queue.ring_count_of(class)) {
-                0 => {}
-                count if pause => shared.leave(class, count),
-                count => shared.wait(class, count),
-            }
-        }
     }
 
-    /// Requests of a class that wait here.
-    pub fn held_of(&self, class: Class) -> u32 {
-        self.queue.count_of(class)
-    }
-
-    /// The oldest waiter of the lowest class below `class`.
+    /// The oldest waiter here of the lowest class below `class`.
     fn lowest_below(&self, class: Class) -> Option<u32> {
-        let below = Class::ALL
-            .into_iter()
-            .rev()
-            .take_while(|&lower| lower > class);
-        below.into_iter().find_map(|lower| self.queue.oldest(lower))
+        let below = Class::ALL[class as usize + 1..].iter().rev();
+        below.copied().find_map(|lower| self.queue.oldest(lower))
     }
 
-    fn take_out(&mut self, index: u32, shared: &mut impl Shared) -> Waiter {
-        let waiter = self.queue.remove(index);
-        shared.unhold();
-        if !(waiter.ring && self.ring_is_paused) {
-            shared.leave(waiter.class, 1);
+    /// Who leaves while more are held than may be: the oldest of the lowest class, at the worker
+    /// that holds one of it.
+    fn excess(&self, numbers: &Numbers, slots: &Slots) -> Option<u32> {
+        if self.queue.count() == 0 || slots.held() <= numbers.max_held {
+            return None;
         }
+        self.queue.oldest(slots.lowest_held()?)
+    }
+
+    fn serve(&mut self, index: u32, slots: &Slots) -> Waiter {
+        let waiter = self.queue.serve(index);
+        self.has_left(&waiter, slots);
         waiter
+    }
+
+    fn take_out(&mut self, index: u32, slots: &Slots) -> Waiter {
+        let waiter = self.queue.remove(index);
+        self.has_left(&waiter, slots);
+        waiter
+    }
+
+    fn has_left(&self, waiter: &Waiter, slots: &Slots) {
+        slots.unhold(waiter.class);
+        if !waiter.ring {
+            let left = self.queue.count_of(waiter.class, false);
+            slots.leave(waiter.class, self.worker, left);
+        }
     }
 }
 
 impl std::fmt::Debug for Admission {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let held = Class::ALL.map(|class| self.queue.count_of(class));
+        let held = Class::ALL.map(|class| self.held_of(class));
         write!(
             f,
-            "Admission {{ held: {held:?}, ring_is_paused: {} }}",
-            self.ring_is_paused
+            "Admission {{ worker: {}, held: {held:?}, ring_is_paused: {} }}",
+            self.worker, self.ring_is_paused
         )
     }
 }
 
-/// Whether anybody of `class` or above waits, at any worker.
-fn waits_up_to(class: Class, shared: &impl Shared) -> bool {
-    Class::ALL
-        .into_iter()
-        .take_while(|&other| other <= class)
-        .any(|c| shared.waiting(c) > 0)
-}
-
-/// A slot granted later than this comes too late: it is taken for one service time, and the answer
-/// has its spread around that, so two of them are kept free. The numbers of now count, not those of
-/// when the hold began: a store that became slow meanwhile answers as late.
-fn budget_end(waiter: &Waiter, numbers: &Numbers) -> u64 {
-    let by_sender = waiter
-        .until_ns
-        .saturating_sub(numbers.service_time_ns.saturating_mul(2));
-    by_sender.min(waiter.since_ns.saturating_add(numbers.hold_budget_ns))
-}
-
-fn is_spent(waiter: &Waiter, now_ns: u64, numbers: &Numbers) -> bool {
-    let bound = numbers.overload_bound(waiter.class);
-    let waited = now_ns.saturating_sub(waiter.since_ns);
-    now_ns >= budget_end(waiter, numbers) || bound.is_some_and(|bound| waited >= bound)
+/// The class of a request. What is judged by its source's share and found within has paid for it;
+/// a repeat pays nothing, or it would push its source's first tries out of their share.
+fn judge(now_ns: u64, offer: &Offer, is_guarded: bool, numbers: &Numbers, slots: &Slots) -> Class {
+    if numbers.is_codel() {
+        return Class::Default;
+    }
+    let priority = match is_guarded {
+        true => Priority::High,
+        false => offer.priority,
+    };
+    let is_repeat = offer.repeat && !offer.never_retries && priority != Priority::High;
+    if is_repeat && priority == Priority::Default {
+        return Class::Repeat;
+    }
+    let is_within = Share::new(numbers.share_rate_milli).is_none_or(|share| {
+        let word = slots.share(offer.source);
+        match is_repeat {
+            true => share.has(word, now_ns, priority),
+            false => share.pay(word, now_ns, priority),
+        }
+    });
+    match (priority, is_within) {
+        (Priority::High, _) => Class::High,
+        (Priority::Default, true) if offer.never_retries => Class::NeverRetries,
+        (Priority::Default, true) => Class::Default,
+        (Priority::Default, false) if offer.never_retries => Class::NeverRetriesOverShare,
+        (Priority::Default, false) => Class::DefaultOverShare,
+        (Priority::Low, true) if is_repeat => Class::Repeat,
+        (Priority::Low, true) => Class::Low,
+        (Priority::Low, false) => Class::LowOverShare,
+    }
 }

@@ -1,8 +1,8 @@
 //! The waiting requests of one worker, in fixed memory.
 //!
 //! It knows no bounds, slots or clocks. A waiter is in two lists at once: a queue of its source
-//! inside its class, and its class's list by age. The queues of a class that are not empty form a
-//! round. Every step is a few index moves.
+//! inside its class, and its class's list by age. The queues of a class and kind that are not empty
+//! form a round. Every step is a few index moves.
 
 use super::class::Class;
 use crate::limits;
@@ -10,12 +10,12 @@ use crate::limits;
 const NONE: u32 = u32::MAX;
 const NO_STRAND: u16 = u16::MAX;
 
-/// A source has two queues inside a class: one of ring requests and one of the others, so that the
-/// former, while they cannot use a slot, stand in nobody's way. Number = 2 × source + ring.
+/// A queue of one source inside one class, of either kind. Requests that wait for a slot and ring
+/// requests, which wait for room in the lane, stand in nobody's way.
 type Strand = u16;
 
-const STRANDS: usize = 2 * limits::SOURCES_MAX;
-const _: () = assert!(STRANDS < NO_STRAND as usize);
+const KINDS: usize = 2;
+const _: () = assert!(limits::SOURCES_MAX < NO_STRAND as usize);
 
 /// Names a waiting request. A ticket of one that left names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Waiter {
     pub since_ns: u64,
     /// The end of its sender's budget.
     pub until_ns: u64,
-    /// Its slot is given back with the reply, so the lane bounds it.
+    /// It takes no slot: the lane bounds it.
     pub ring: bool,
 }
 
@@ -66,6 +66,7 @@ const NO_ENDS: Ends = Ends {
 #[derive(Clone, Copy)]
 struct Node {
     waiter: Waiter,
+    strand: Strand,
     generation: u32,
     is_used: bool,
     /// Free nodes are chained by `age.next`.
@@ -73,7 +74,7 @@ struct Node {
     turn: Links,
 }
 
-/// A queue of one source inside one class, and its place in the round of the class.
+/// A strand, and its place in the round of its class and kind.
 #[derive(Clone, Copy)]
 struct Cell {
     ends: Ends,
@@ -88,14 +89,20 @@ const EMPTY_CELL: Cell = Cell {
 };
 
 #[derive(Clone, Copy)]
-struct Line {
-    by_age: Ends,
-    /// The queue whose turn is next.
+struct Round {
+    /// The strand whose turn is next.
     turn: Strand,
-    /// The queue that was served last, so that its source is not served twice in a row.
+    /// The one that was served last, so that its source is not served twice in a row.
     last: Strand,
     count: u32,
-    ring_count: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Line {
+    by_age: Ends,
+    /// No waiter's budget ends before this; those of waiters that left may be the reason.
+    until_ns: u64,
+    rounds: [Round; KINDS],
 }
 
 pub(super) struct Queue {
@@ -111,7 +118,7 @@ impl Queue {
         let capacity = capacity.clamp(1, limits::HELD_MAX) as u32;
         let nobody = Waiter {
             token: 0,
-            class: Class::Low,
+            class: Class::LowOverShare,
             source: 0,
             since_ns: 0,
             until_ns: 0,
@@ -119,6 +126,7 @@ impl Queue {
         };
         let nodes = (1..=capacity).map(|next| Node {
             waiter: nobody,
+            strand: NO_STRAND,
             generation: 0,
             is_used: false,
             age: Links {
@@ -127,16 +135,19 @@ impl Queue {
             },
             turn: NO_LINKS,
         });
-        let line = Line {
-            by_age: NO_ENDS,
+        let round = Round {
             turn: NO_STRAND,
             last: NO_STRAND,
             count: 0,
-            ring_count: 0,
+        };
+        let line = Line {
+            by_age: NO_ENDS,
+            until_ns: u64::MAX,
+            rounds: [round; KINDS],
         };
         Queue {
             nodes: nodes.collect(),
-            cells: vec![EMPTY_CELL; STRANDS * Class::COUNT].into_boxed_slice(),
+            cells: vec![EMPTY_CELL; Class::COUNT * KINDS * limits::SOURCES_MAX].into_boxed_slice(),
             lines: [line; Class::COUNT],
             free: 0,
             count: 0,
@@ -147,12 +158,9 @@ impl Queue {
         self.count
     }
 
-    pub(super) fn count_of(&self, class: Class) -> u32 {
-        self.lines[class as usize].count
-    }
-
-    pub(super) fn ring_count_of(&self, class: Class) -> u32 {
-        self.lines[class as usize].ring_count
+    /// Of one class and kind.
+    pub(super) fn count_of(&self, class: Class, ring: bool) -> u32 {
+        self.lines[class as usize].rounds[usize::from(ring)].count
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -178,72 +186,68 @@ impl Queue {
         some(self.nodes[index as usize].age.next)
     }
 
-    /// Whose turn it is in a class: the sources go round, and one that was served steps back while
-    /// another waits. A queue whose first one is not `eligible` is passed over.
-    pub(super) fn turn(
-        &self,
-        class: Class,
-        newest_first: bool,
-        eligible: impl Fn(&Waiter) -> bool,
-    ) -> Option<u32> {
-        let line = &self.lines[class as usize];
-        if line.turn == NO_STRAND {
-            return None;
-        }
-        let mut fallback = None;
-        let mut strand = line.turn;
-        loop {
-            let cell = self.cells[cell_of(class, strand)];
-            let index = if newest_first {
-                cell.ends.newest
-            } else {
-                cell.ends.oldest
-            };
-            if eligible(self.waiter(index)) {
-                // Halved, a queue's number is its source.
-                if strand / 2 != line.last / 2 {
-                    return Some(index);
-                }
-                fallback = fallback.or(Some(index));
-            }
-            strand = cell.next;
-            if strand == line.turn {
-                return fallback;
-            }
-        }
+    /// No waiter of the class has a budget that ends before this.
+    pub(super) fn until(&self, class: Class) -> u64 {
+        self.lines[class as usize].until_ns
     }
 
-    /// The waiter was given a slot: its source's turn is over.
+    /// The caller has seen all budgets of the class.
+    pub(super) fn set_until(&mut self, class: Class, until_ns: u64) {
+        self.lines[class as usize].until_ns = until_ns;
+    }
+
+    /// Whose turn it is in a class and kind: the strands go round, and one that was served steps
+    /// back while another waits.
+    pub(super) fn turn(&self, class: Class, ring: bool, newest_first: bool) -> Option<u32> {
+        let round = &self.lines[class as usize].rounds[usize::from(ring)];
+        if round.turn == NO_STRAND {
+            return None;
+        }
+        let strand = match round.turn == round.last {
+            true => self.cells[cell_of(class, ring, round.turn)].next,
+            false => round.turn,
+        };
+        let ends = self.cells[cell_of(class, ring, strand)].ends;
+        some(if newest_first {
+            ends.newest
+        } else {
+            ends.oldest
+        })
+    }
+
+    /// The waiter goes on: its source's turn is over.
     pub(super) fn serve(&mut self, index: u32) -> Waiter {
-        let waiter = self.waiter(index);
-        let (class, strand) = (waiter.class, strand_of(waiter));
-        let next = self.cells[cell_of(class, strand)].next;
-        let line = &mut self.lines[class as usize];
-        line.turn = next;
-        line.last = strand;
+        let node = &self.nodes[index as usize];
+        let (class, ring, strand) = (node.waiter.class, node.waiter.ring, node.strand);
+        let next = self.cells[cell_of(class, ring, strand)].next;
+        let round = &mut self.lines[class as usize].rounds[usize::from(ring)];
+        round.turn = next;
+        round.last = strand;
         self.remove(index)
     }
 
-    /// The caller has seen that there is room.
-    pub(super) fn push(&mut self, waiter: Waiter) -> Ticket {
+    /// Puts a waiter behind all others of its strand: its source, or any number below
+    /// [`limits::SOURCES_MAX`] for those that want no turns. The caller has seen that there is
+    /// room.
+    pub(super) fn push(&mut self, waiter: Waiter, strand: Strand) -> Ticket {
         let index = self.free;
         let node = &mut self.nodes[index as usize];
         self.free = node.age.next;
         node.waiter = waiter;
+        node.strand = strand;
         node.is_used = true;
         (node.age, node.turn) = (NO_LINKS, NO_LINKS);
         let generation = node.generation;
 
         let line = &mut self.lines[waiter.class as usize];
-        line.count += 1;
-        line.ring_count += u32::from(waiter.ring);
+        line.rounds[usize::from(waiter.ring)].count += 1;
+        line.until_ns = line.until_ns.min(waiter.until_ns);
         append(&mut self.nodes, &mut line.by_age, index, |node| {
             &mut node.age
         });
-        let strand = strand_of(&waiter);
-        let cell = cell_of(waiter.class, strand);
+        let cell = cell_of(waiter.class, waiter.ring, strand);
         if self.cells[cell].ends.oldest == NONE {
-            self.join_round(waiter.class, strand);
+            self.join_round(waiter.class, waiter.ring, strand);
         }
         append(&mut self.nodes, &mut self.cells[cell].ends, index, |node| {
             &mut node.turn
@@ -253,20 +257,18 @@ impl Queue {
     }
 
     pub(super) fn remove(&mut self, index: u32) -> Waiter {
-        let waiter = *self.waiter(index);
+        let Node { waiter, strand, .. } = self.nodes[index as usize];
         let line = &mut self.lines[waiter.class as usize];
-        line.count -= 1;
-        line.ring_count -= u32::from(waiter.ring);
+        line.rounds[usize::from(waiter.ring)].count -= 1;
         unlink(&mut self.nodes, &mut line.by_age, index, |node| {
             &mut node.age
         });
-        let strand = strand_of(&waiter);
-        let cell = cell_of(waiter.class, strand);
+        let cell = cell_of(waiter.class, waiter.ring, strand);
         unlink(&mut self.nodes, &mut self.cells[cell].ends, index, |node| {
             &mut node.turn
         });
         if self.cells[cell].ends.oldest == NONE {
-            self.leave_round(waiter.class, strand);
+            self.leave_round(waiter.class, waiter.ring, strand);
         }
         let node = &mut self.nodes[index as usize];
         node.is_used = false;
@@ -276,45 +278,41 @@ impl Queue {
         waiter
     }
 
-    /// A queue with its first waiter joins at the end of the round.
-    fn join_round(&mut self, class: Class, strand: Strand) {
-        let line = &mut self.lines[class as usize];
-        if line.turn == NO_STRAND {
-            line.turn = strand;
-            let cell = &mut self.cells[cell_of(class, strand)];
+    /// A strand with its first waiter joins at the end of the round.
+    fn join_round(&mut self, class: Class, ring: bool, strand: Strand) {
+        let round = &mut self.lines[class as usize].rounds[usize::from(ring)];
+        if round.turn == NO_STRAND {
+            round.turn = strand;
+            let cell = &mut self.cells[cell_of(class, ring, strand)];
             (cell.next, cell.previous) = (strand, strand);
             return;
         }
-        let next = line.turn;
-        let previous = self.cells[cell_of(class, next)].previous;
-        self.cells[cell_of(class, previous)].next = strand;
-        self.cells[cell_of(class, next)].previous = strand;
-        let cell = &mut self.cells[cell_of(class, strand)];
+        let next = round.turn;
+        let previous = self.cells[cell_of(class, ring, next)].previous;
+        self.cells[cell_of(class, ring, previous)].next = strand;
+        self.cells[cell_of(class, ring, next)].previous = strand;
+        let cell = &mut self.cells[cell_of(class, ring, strand)];
         (cell.next, cell.previous) = (next, previous);
     }
 
-    fn leave_round(&mut self, class: Class, strand: Strand) {
-        let Cell { next, previous, .. } = self.cells[cell_of(class, strand)];
-        self.cells[cell_of(class, previous)].next = next;
-        self.cells[cell_of(class, next)].previous = previous;
-        let line = &mut self.lines[class as usize];
-        if line.turn == strand {
-            line.turn = if next == strand { NO_STRAND } else { next };
+    fn leave_round(&mut self, class: Class, ring: bool, strand: Strand) {
+        let Cell { next, previous, .. } = self.cells[cell_of(class, ring, strand)];
+        self.cells[cell_of(class, ring, previous)].next = next;
+        self.cells[cell_of(class, ring, next)].previous = previous;
+        let round = &mut self.lines[class as usize].rounds[usize::from(ring)];
+        if round.turn == strand {
+            round.turn = if next == strand { NO_STRAND } else { next };
         }
-        self.cells[cell_of(class, strand)] = EMPTY_CELL;
+        self.cells[cell_of(class, ring, strand)] = EMPTY_CELL;
     }
-}
-
-fn strand_of(waiter: &Waiter) -> Strand {
-    2 * waiter.source + Strand::from(waiter.ring)
 }
 
 fn some(index: u32) -> Option<u32> {
     (index != NONE).then_some(index)
 }
 
-fn cell_of(class: Class, strand: Strand) -> usize {
-    class as usize * STRANDS + usize::from(strand)
+fn cell_of(class: Class, ring: bool, strand: Strand) -> usize {
+    (class as usize * KINDS + usize::from(ring)) * limits::SOURCES_MAX + usize::from(strand)
 }
 
 fn append(nodes: &mut [Node], ends: &mut Ends, index: u32, links: fn(&mut Node) -> &mut Links) {

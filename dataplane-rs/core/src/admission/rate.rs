@@ -28,6 +28,15 @@ impl Rate {
         })
     }
 
+    /// One each `interval_ns`, and after a rest as many as `depth_ns` holds, at least one. `None`:
+    /// no bound, an interval of 0.
+    pub(super) fn every(interval_ns: u64, depth_ns: u64) -> Option<Rate> {
+        (interval_ns > 0).then(|| Rate {
+            interval_ns,
+            depth_ns: depth_ns.max(interval_ns),
+        })
+    }
+
     /// The word after a request at `now_ns`, or how long until one is let through.
     pub fn next(&self, word: u64, now_ns: u64) -> Result<u64, u64> {
         let full_at = word.max(now_ns).saturating_add(self.interval_ns);

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use super::handshake::Handshake;
 use super::network::Networks;
-use crate::admission::{Class, Rate};
-use crate::http1::Method;
+use crate::admission::{Priority, Rate};
+use crate::http1::{Fields, Head, Method};
+use crate::ids::Places;
 use crate::{Refusal, limits};
 
 /// A set of methods.
@@ -91,9 +93,47 @@ pub struct Route {
     /// 503 or 429.
     pub shed_status: u16,
     /// Who goes first when slots are short.
-    pub class: Class,
+    pub priority: Priority,
+    /// The sender never tries again: what is refused is lost.
+    pub never_retries: bool,
+    /// Where the sender's id of an event is.
+    pub ids: Places,
+    /// A request with a field of one of these names is a repeat, as the sender itself says.
+    pub retry_headers: Box<[Box<str>]>,
+    /// What its handshakes look like.
+    pub handshakes: Box<[Handshake]>,
+    /// The sender tests with wrong signatures and wants its answer soon.
+    pub probes: bool,
+    /// Refusals in a row from which on the source is served first until it has had a success; 0:
+    /// its sender disables nothing.
+    pub guard_after: u32,
+    /// Refusals in a row that were counted before this snapshot's data plane began.
+    pub refused_in_row: u32,
     /// `None`: unbounded.
     pub rate: Option<Rate>,
+}
+
+impl Route {
+    /// Whether a request looks like a handshake. `fields` are those of its head in `head_bytes`.
+    pub fn is_handshake_like(
+        &self,
+        head: &Head,
+        head_bytes: &[u8],
+        fields: &Fields,
+        body_bytes: u64,
+    ) -> bool {
+        let (target, block) = (head.target(head_bytes), head.block(head_bytes));
+        self.handshakes
+            .iter()
+            .any(|handshake| handshake.is_like(head.method, target, block, fields, body_bytes))
+    }
+
+    /// Whether the sender says that it sends this again. `fields` are ranges of `block`.
+    pub fn is_marked_repeat(&self, block: &[u8], fields: &Fields) -> bool {
+        self.retry_headers
+            .iter()
+            .any(|name| fields.find(block, name).is_some())
+    }
 }
 
 /// Why routes make no table.
@@ -114,6 +154,11 @@ pub enum RouteFault {
     PathTwice {
         /// The path.
         path: String,
+    },
+    /// Two routes that count in one place.
+    SlotTwice {
+        /// The place.
+        slot: u16,
     },
     /// A number beyond its bound in [`limits`].
     TooMany {
@@ -137,6 +182,7 @@ impl fmt::Display for RouteFault {
                 )
             }
             RouteFault::PathTwice { path } => write!(f, "operator: two routes of path {path}"),
+            RouteFault::SlotTwice { slot } => write!(f, "operator: two routes of slot {slot}"),
             RouteFault::TooMany {
                 what,
                 count,
@@ -155,6 +201,8 @@ impl std::error::Error for RouteFault {}
 pub struct Table {
     routes: Vec<Route>,
     by_path: HashMap<Box<[u8]>, usize, BuildHasherDefault<Fnv>>,
+    /// The route of each source slot, by its place in `routes`.
+    by_slot: Vec<Option<u16>>,
 }
 
 impl Table {
@@ -162,6 +210,7 @@ impl Table {
     pub fn new(routes: Vec<Route>) -> Result<Table, RouteFault> {
         bounded("routes", routes.len() as u64, limits::ROUTES_MAX as u64)?;
         let mut by_path = HashMap::default();
+        let mut by_slot = vec![None; limits::SOURCES_MAX];
         for (index, route) in routes.iter().enumerate() {
             let path = || String::from_utf8_lossy(&route.path).into_owned();
             if route.path.first() != Some(&b'/') || route.path.len() > limits::PATH_BYTES_MAX {
@@ -180,8 +229,17 @@ impl Table {
             if by_path.insert(route.path.clone(), index).is_some() {
                 return Err(RouteFault::PathTwice { path: path() });
             }
+            let slot = route.source_slot;
+            // Bounded above, and there are fewer routes than numbers of 16 bits.
+            if by_slot[usize::from(slot)].replace(index as u16).is_some() {
+                return Err(RouteFault::SlotTwice { slot });
+            }
         }
-        Ok(Table { routes, by_path })
+        Ok(Table {
+            routes,
+            by_path,
+            by_slot,
+        })
     }
 
     /// The route of a request from `peer` (IPv4 as `::ffff:a.b.c.d`, all zero for a Unix socket).
@@ -204,6 +262,14 @@ impl Table {
             });
         }
         Ok(route)
+    }
+
+    /// The route of a slot, if it is still that source's: a request may have begun under an older
+    /// snapshot.
+    pub fn of_source(&self, slot: u16, source_id: u32) -> Option<&Route> {
+        let index = (*self.by_slot.get(usize::from(slot))?)?;
+        let route = &self.routes[usize::from(index)];
+        (route.source_id == source_id).then_some(route)
     }
 
     /// All routes, in the order that they were given in.

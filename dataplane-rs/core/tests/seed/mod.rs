@@ -22,6 +22,11 @@ impl Seed {
         Seed(seed)
     }
 
+    /// One that another seed has given.
+    pub fn of(seed: u64) -> Seed {
+        Seed(seed)
+    }
+
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -264,7 +264,7 @@ fn a_config_that_cannot_be_served_names_what_is_wrong() {
         (|s| s.methods = vec!["BREW".into()], "BREW"),
         (|s| s.shed_status = 500, "shed_status"),
         (|s| s.acknowledge = 0, "acknowledge"),
-        (|s| s.class = 0, "class"),
+        (|s| s.priority = 0, "priority"),
         (|s| s.slot = 70_000, "slot"),
         (|s| s.allow_from = vec!["10.0.0.0/33".into()], "allow_from"),
     ] {

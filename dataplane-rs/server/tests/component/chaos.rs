@@ -2,8 +2,12 @@
 
 use crate::control::Frame;
 use crate::sender::{Sender, post};
-use crate::world::{MILLISECOND, Setup, World, eventually, source};
+use crate::world::{
+    FLOOR_RATE_MILLI, FLOOR_SLOTS, MILLISECOND, REPEAT_SHARE_MILLI, SHARE_RATE_MILLI, Setup, World,
+    eventually, source,
+};
 use shm_abi::{REPLY_ACCEPTED, REPLY_INLINE};
+use sluice_core::admission::Class;
 use sluice_proto as proto;
 use std::collections::VecDeque;
 
@@ -23,15 +27,32 @@ impl Random {
 fn setup() -> Setup {
     let [mut high, mut ring, mut delivered, mut quick] =
         [("/high", 1), ("/ring", 2), ("/delivered", 3), ("/quick", 4)].map(|(p, s)| source(p, s));
-    high.class = proto::Class::High.into();
+    high.priority = proto::Priority::High.into();
     ring.acknowledge = proto::Acknowledge::Ring.into();
     delivered.acknowledge = proto::Acknowledge::Delivered.into();
     quick.budget_ns = 5 * MILLISECOND;
+    quick.guard_after = 3;
+    ring.probes = true;
+    for source in [&mut high, &mut ring, &mut delivered, &mut quick] {
+        source.id_places = vec![proto::IdPlace {
+            place: Some(proto::id_place::Place::Json("/id".into())),
+        }];
+        source.handshakes = vec![proto::Handshake {
+            max_body: 10,
+            ..proto::Handshake::default()
+        }];
+    }
     Setup {
         workers: 2,
         limit: 10,
         max_held: 12,
         hold_budget_ns: 30 * MILLISECOND,
+        words: vec![
+            (FLOOR_SLOTS, 2),
+            (FLOOR_RATE_MILLI, 50_000),
+            (REPEAT_SHARE_MILLI, 800),
+            (SHARE_RATE_MILLI, 20_000),
+        ],
         kept_bytes_max: 1_500_000,
         sources: vec![source("/a", 0), high, ring, delivered, quick],
         ..Setup::default()
@@ -44,7 +65,9 @@ fn requests(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..=random.below(4) {
         let size = [0, 10, 1000, 60_000, 128 * 1024][random.below(5)];
-        bytes.extend(post(paths[random.below(paths.len())], &vec![b'x'; size]));
+        let mut body = format!("{{\"id\":{}}}", random.below(5)).into_bytes();
+        body.resize(size.max(body.len()), b' ');
+        bytes.extend(post(paths[random.below(paths.len())], &body));
     }
     if random.below(5) == 0 {
         bytes.truncate(1 + random.below(bytes.len()));
@@ -143,10 +166,32 @@ fn anything_in_any_order(seed: u64) {
             // Nobody waits, so nobody would look for room before the next belt.
             world.plane.poke(worker).ring().unwrap();
         }
-        let header = counters.header();
-        (header.connections(), header.held(), header.inflight()) == (0, 0, 0)
+        let connections = counters.header().connections();
+        (connections, world.held(), world.inflight()) == (0, 0, 0)
     });
     assert!(!world.plane.failed());
+    let worker = |at: usize| world.plane.counters.worker(at);
+    let sum = |count: fn(&shm_abi::WorkerCounters, usize) -> u64| -> u64 {
+        let classes = 0..Class::COUNT;
+        classes
+            .map(|class| count(worker(0), class) + count(worker(1), class))
+            .sum()
+    };
+    let offered = sum(shm_abi::WorkerCounters::class_offered);
+    let admitted = sum(shm_abi::WorkerCounters::class_admitted);
+    let shed = sum(shm_abi::WorkerCounters::class_shed);
+    // The others went away while they waited.
+    assert!(
+        admitted + shed <= offered,
+        "{admitted} and {shed} of {offered}"
+    );
+    let by_source: u64 = (0..5)
+        .map(|slot| {
+            let count = |at| world.plane.counters.source(at, slot).offered();
+            count(0) + count(1)
+        })
+        .sum();
+    assert_eq!(by_source, offered);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The end of a data plane, wanted.
 
 use crate::sender::post;
-use crate::world::{MILLISECOND, SECOND, STOPPING, Setup, World, eventually, source};
+use crate::world::{FIRST_COME, MILLISECOND, SECOND, STOPPING, Setup, World, eventually, source};
 use sluice_kernel::sys;
 
 #[test]
 fn a_drain_answers_what_is_open_and_then_the_worker_ends() {
     let Some(mut world) = World::start(Setup {
         limit: 1,
+        words: FIRST_COME.into(),
         ..Setup::default()
     }) else {
         return;

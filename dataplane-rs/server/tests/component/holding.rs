@@ -1,11 +1,18 @@
 //! Fewer slots than requests.
 
 use crate::sender::{Sender, post};
-use crate::world::{HOLD_BUDGET, LIMIT, MILLISECOND, Setup, World, eventually, source};
+use crate::world::{FIRST_COME, HOLD_BUDGET, LIMIT, MILLISECOND, Setup, World, eventually, source};
 use sluice_proto as proto;
 
+fn first_come() -> Setup {
+    Setup {
+        words: FIRST_COME.into(),
+        ..Setup::default()
+    }
+}
+
 /// A world whose one slot is taken by the frame that is given along.
-fn one_slot(setup: Setup) -> Option<(World, crate::control::Frame, Sender)> {
+pub fn one_slot(setup: Setup) -> Option<(World, crate::control::Frame, Sender)> {
     let mut world = World::start(Setup { limit: 1, ..setup })?;
     let mut first = world.connect(0);
     first.send(&post("/a", b"first"));
@@ -14,7 +21,7 @@ fn one_slot(setup: Setup) -> Option<(World, crate::control::Frame, Sender)> {
 }
 
 /// One that waits behind whoever waits already.
-fn hold(world: &World, worker: usize, path: &str, body: &[u8]) -> Sender {
+pub fn hold(world: &World, worker: usize, path: &str, body: &[u8]) -> Sender {
     let before = world.held();
     let mut sender = world.connect(worker);
     sender.send(&post(path, body));
@@ -24,7 +31,7 @@ fn hold(world: &World, worker: usize, path: &str, body: &[u8]) -> Sender {
 
 #[test]
 fn requests_without_a_slot_wait_and_go_in_the_order_in_which_they_came() {
-    let Some((mut world, mut open, sender)) = one_slot(Setup::default()) else {
+    let Some((mut world, mut open, sender)) = one_slot(first_come()) else {
         return;
     };
     let mut senders = vec![sender];
@@ -76,7 +83,7 @@ fn who_waits_too_long_is_told_when_to_come_again() {
 #[test]
 fn a_request_that_is_pushed_out_is_answered_and_what_it_pipelined_goes_on() {
     let mut high = source("/high", 1);
-    high.class = proto::Class::High.into();
+    high.priority = proto::Priority::High.into();
     let setup = Setup {
         max_held: 1,
         sources: vec![source("/a", 0), high],
@@ -107,7 +114,7 @@ fn a_request_that_is_pushed_out_is_answered_and_what_it_pipelined_goes_on() {
 
 #[test]
 fn a_held_request_whose_sender_leaves_takes_no_slot() {
-    let Some((mut world, first, _sender)) = one_slot(Setup::default()) else {
+    let Some((mut world, first, _sender)) = one_slot(first_come()) else {
         return;
     };
     let gone = hold(&world, 0, "/a", b"gone");
@@ -170,7 +177,7 @@ fn a_slot_that_one_worker_frees_goes_to_who_waits_at_another() {
 #[test]
 fn a_higher_class_that_waits_at_another_worker_goes_first() {
     let mut high = source("/high", 1);
-    high.class = proto::Class::High.into();
+    high.priority = proto::Priority::High.into();
     let setup = Setup {
         workers: 2,
         sources: vec![source("/a", 0), high],
@@ -195,7 +202,7 @@ fn a_higher_class_that_waits_at_another_worker_goes_first() {
 
 #[test]
 fn numbers_of_the_control_page_are_taken_up_while_requests_wait() {
-    let Some((mut world, first, _sender)) = one_slot(Setup::default()) else {
+    let Some((mut world, first, _sender)) = one_slot(first_come()) else {
         return;
     };
     let mut second = hold(&world, 0, "/a", b"second");
@@ -209,4 +216,38 @@ fn numbers_of_the_control_page_are_taken_up_while_requests_wait() {
     assert_eq!(second.answer().status, 200);
     world.control[0].accept(&first);
     world.control[0].consume(&frame);
+}
+
+#[test]
+fn of_many_workers_only_the_one_is_woken_that_can_use_the_slot() {
+    const ROUNDS: u64 = 100;
+    let Some((mut world, mut open, sender)) = one_slot(Setup {
+        workers: 4,
+        ..Setup::default()
+    }) else {
+        return;
+    };
+    let mut senders = vec![sender];
+    let turns = |world: &World, worker| world.plane.counters.worker(worker).turns();
+    let before = [turns(&world, 2), turns(&world, 3)];
+    let mut open_at = 0;
+    for round in 0..ROUNDS {
+        let next_at = 1 - open_at;
+        senders.push(hold(&world, next_at, "/a", &round.to_le_bytes()));
+        world.control[open_at].accept(&open);
+        world.control[open_at].consume(&open);
+        open = world.control[next_at].frame();
+        assert_eq!(open.body, round.to_le_bytes());
+        open_at = next_at;
+    }
+    // They turn about once a second by themselves.
+    for (worker, before) in [2, 3].into_iter().zip(before) {
+        let woken = turns(&world, worker) - before;
+        assert!(woken < ROUNDS / 2, "worker {worker} turned {woken} times");
+    }
+    world.control[open_at].accept(&open);
+    world.control[open_at].consume(&open);
+    for sender in &mut senders {
+        assert_eq!(sender.answer().status, 200);
+    }
 }

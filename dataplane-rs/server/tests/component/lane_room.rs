@@ -1,7 +1,7 @@
 //! A lane that is nearly full.
 
 use crate::sender::{Sender, post};
-use crate::world::{MILLISECOND, Setup, World, eventually, source};
+use crate::world::{FIRST_COME, MILLISECOND, Setup, World, eventually, source};
 use sluice_proto as proto;
 
 /// Seven of these leave less than an eighth of the ring, and less than one of them.
@@ -132,4 +132,55 @@ fn from_half_full_on_ring_requests_wait_as_if_there_were_no_slot() {
     world.control[0].accept(&frame);
     assert_eq!(waits.answer().status, 200);
     world.control[0].consume(&frame);
+}
+
+#[test]
+fn a_crowd_of_ring_requests_that_goes_on_does_not_overrun_half_of_the_lane() {
+    let mut ring = source("/ring", 1);
+    ring.acknowledge = proto::Acknowledge::Ring.into();
+    let setup = Setup {
+        sources: vec![source("/a", 0), ring],
+        words: FIRST_COME.into(),
+        ..Setup::default()
+    };
+    let Some(mut world) = World::start(setup) else {
+        return;
+    };
+    let (frames, _senders) = fill(&mut world);
+    let body = vec![b'r'; 20_000];
+    let mut crowd: Vec<Sender> = (0..40)
+        .map(|i| {
+            let sender = send(&world, "/ring", &body);
+            eventually("it is held", || world.held() == i + 1);
+            sender
+        })
+        .collect();
+    assert_eq!(world.inflight(), 7, "none of them has a slot");
+    world.control[0].consume(&frames[6]);
+    let mut answered = 0;
+    while answered < crowd.len() {
+        let open = frames_of(&mut world, crowd.len() - answered);
+        let bytes: u64 = open.iter().map(|f| u64::from(f.line.length)).sum();
+        // As many as fit into a half, and one that crosses it.
+        assert!(bytes <= (1 << 19) + 21_000, "{bytes} bytes in the lane");
+        for frame in &open {
+            world.control[0].accept(frame);
+            assert_eq!(crowd[answered].answer().status, 200);
+            answered += 1;
+        }
+        world.control[0].consume(open.last().expect("at least one"));
+    }
+}
+
+/// The frames that lie in the lane once all have gone on that will without more room.
+fn frames_of(world: &mut World, waiting: usize) -> Vec<crate::control::Frame> {
+    let mut frames = Vec::new();
+    eventually("no more go on", || {
+        while world.control[0].has_frame() {
+            frames.push(world.control[0].frame());
+        }
+        let bytes: u64 = frames.iter().map(|f| u64::from(f.line.length)).sum();
+        frames.len() == waiting || bytes >= 1 << 19
+    });
+    frames
 }

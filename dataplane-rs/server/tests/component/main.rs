@@ -3,11 +3,14 @@
 
 mod bounds;
 mod chaos;
+mod classes;
 mod control;
+mod counting;
 mod draining;
 mod faults;
 mod holding;
 mod lane_room;
+mod naming;
 mod pipelining;
 mod replies;
 mod sender;

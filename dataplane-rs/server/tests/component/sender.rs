@@ -36,9 +36,20 @@ impl Answer {
 
 /// A POST of a body to a path.
 pub fn post(path: &str, body: &[u8]) -> Vec<u8> {
+    post_with(path, "", body)
+}
+
+/// The same with more header lines, each ended by CRLF.
+pub fn post_with(path: &str, lines: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: test\r\n{lines}Content-Length: {length}\r\n\r\n");
     [head.as_bytes(), body].concat()
+}
+
+/// A GET of a target.
+pub fn get(target: &str) -> Vec<u8> {
+    format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n").into_bytes()
 }
 
 pub struct Sender {

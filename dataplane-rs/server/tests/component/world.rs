@@ -29,8 +29,16 @@ const JOURNAL: [u8; 16] = *b"a journal's name";
 pub const LIMIT: u64 = 128;
 pub const MAX_HELD: u64 = 136;
 pub const HOLD_BUDGET: u64 = 144;
+pub const FLOOR_SLOTS: u64 = 176;
+pub const FLOOR_RATE_MILLI: u64 = 184;
+pub const REPEAT_SHARE_MILLI: u64 = 192;
+pub const SHARE_RATE_MILLI: u64 = 200;
 pub const WRITABLE: u64 = 256;
 pub const STOPPING: u64 = 392;
+
+/// Words with which those that wait go in the order in which they came, however long that takes:
+/// otherwise the newest goes first once a queue was not empty for some time.
+pub const FIRST_COME: [(u64, u64); 2] = [(208, 3600 * SECOND), (216, 3600 * SECOND)];
 
 /// Waits until it holds.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -48,6 +56,8 @@ pub struct Setup {
     pub limit: u64,
     pub max_held: u64,
     pub hold_budget_ns: u64,
+    /// More words of the control page; all others are 0.
+    pub words: Vec<(u64, u64)>,
     pub kept_bytes_max: usize,
     pub http: proto::HttpBounds,
     pub sources: Vec<proto::Source>,
@@ -61,6 +71,7 @@ impl Default for Setup {
             limit: 1000,
             max_held: 1000,
             hold_budget_ns: 60 * SECOND,
+            words: vec![],
             kept_bytes_max: 64 << 20,
             http: proto::HttpBounds {
                 max_header: 32 * 1024,
@@ -84,13 +95,12 @@ pub fn source(path: &str, slot: u32) -> proto::Source {
         name: path[1..].into(),
         path: path.into(),
         methods: vec!["POST".into(), "GET".into(), "HEAD".into()],
-        class: proto::Class::Default.into(),
+        priority: proto::Priority::Default.into(),
         acknowledge: proto::Acknowledge::Durable.into(),
         max_body: 128 * 1024,
         budget_ns: 60 * SECOND,
         shed_status: 503,
-        rate: 0.0,
-        allow_from: vec![],
+        ..proto::Source::default()
     }
 }
 
@@ -127,7 +137,8 @@ impl World {
         let pokes = (0..setup.workers)
             .map(|_| EventFd::new().unwrap())
             .collect();
-        let plane = Arc::new(Plane::new(1, control, counters, setup.ring_size, pokes));
+        let plane = Plane::new(1, control, counters, setup.ring_size, pokes, 1);
+        let plane = Arc::new(plane);
         let mut world = World {
             plane: plane.clone(),
             control: Vec::new(),
@@ -215,12 +226,20 @@ impl World {
 
     /// Slots taken.
     pub fn inflight(&self) -> u64 {
-        self.plane.counters.header().inflight()
+        self.plane.slots.inflight()
     }
 
     /// Requests held.
     pub fn held(&self) -> u64 {
-        self.plane.counters.header().held()
+        self.plane.slots.held()
+    }
+
+    /// Bytes of the counters file.
+    pub fn counters_bytes(&self, at: usize, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        let file = File::open(self.dir.join("counters")).unwrap();
+        file.read_exact_at(&mut bytes, at as u64).unwrap();
+        bytes
     }
 
     /// Waits for the end of all workers, and says whether each ended well.
@@ -241,14 +260,22 @@ impl Drop for World {
         if !std::thread::panicking() {
             self.end();
             let header = self.plane.counters.header();
-            assert_eq!((header.connections(), header.held()), (0, 0), "left behind");
+            assert_eq!((header.connections(), self.held()), (0, 0), "left behind");
+            assert_eq!(header.held(), 0);
             for index in 0..self.control.len() {
                 let worker = self.plane.counters.worker(index);
                 assert_eq!(worker.accepted(), worker.closed());
                 assert_eq!(worker.belt_wakes(), 0);
             }
             if !self.plane.failed() && self.control.iter().all(ControlPlane::is_empty) {
-                assert_eq!(header.inflight(), 0, "slots without a frame");
+                assert_eq!(self.inflight(), 0, "slots without a frame");
+                assert_eq!(header.inflight(), 0);
+                // One worker alone counts both at the same instants.
+                if let [_] = self.control[..] {
+                    let worker = self.plane.counters.worker(0);
+                    let by_slot_ns = worker.sample_sum_ns() + worker.void_ns();
+                    assert_eq!(header.area_ns(), by_slot_ns, "time of slots");
+                }
             }
         }
         let _ = std::fs::remove_dir_all(&self.dir);
@@ -287,7 +314,10 @@ fn control_page(dir: &std::path::Path, setup: &Setup) -> File {
         (WRITABLE, 1),
         (8, LAYOUT_HASH),
         (0, CONTROL_MAGIC),
-    ] {
+    ]
+    .into_iter()
+    .chain(setup.words.iter().copied())
+    {
         page.write_all_at(&value.to_le_bytes(), word).unwrap();
     }
     page

@@ -131,8 +131,9 @@ func (p *plane) watchParent() {
 }
 
 func (p *plane) makeCounters() error {
-	page := make([]byte, shmabi.CountersHeaderSize+p.workers*(shmabi.WorkerCountersSize+
-		shmabi.SourcesMax*shmabi.SourceCountersSize))
+	page := make([]byte, shmabi.CountersHeaderSize+shmabi.SourcesMax*shmabi.SourceStateSize+
+		p.workers*(shmabi.WorkerCountersSize+shmabi.SourcesMax*shmabi.SourceCountersSize+
+			shmabi.RefusedEntries*shmabi.RefusedSize))
 	le := binary.LittleEndian
 	le.PutUint64(page[shmabi.CountersHeaderMagicOffset:], shmabi.CountersMagic)
 	le.PutUint64(page[shmabi.CountersHeaderLayoutHashOffset:], shmabi.LayoutHash)

@@ -235,18 +235,8 @@ func contract(b *block) provider.Contract {
 		DisableAfter:        fact(b, "disable_after", parseNumber),
 		ProbesBadSignatures: fact(b, "probes_bad_signatures", parseBool),
 		Redelivers:          fact(b, "redelivers", parseBool),
-	}
-	if node := b.take("drop_statuses"); node != nil {
-		f := b.block(node, b.at("drop_statuses"))
-		for _, node := range f.list("value") {
-			status, err := parseNumber(node.Value)
-			if err != nil {
-				b.add(node.Line, b.at("drop_statuses"), err.Error())
-			}
-			c.DropStatuses.Value = append(c.DropStatuses.Value, status)
-		}
-		c.DropStatuses.Source, c.DropStatuses.Verified = evidence(f)
-		f.end()
+		DropStatuses:        facts(b, "drop_statuses", parseNumber),
+		RetryHeaders:        facts(b, "retry_headers", provider.ParseFieldName),
 	}
 	for _, node := range b.list("methods") {
 		c.Methods = append(c.Methods, node.Value)
@@ -266,6 +256,29 @@ func fact[T time.Duration | int | bool](
 	f := b.block(node, b.at(key))
 	result := provider.Fact[T]{Value: value(f, "value", parse)}
 	if f.values["value"] == nil {
+		b.add(node.Line, b.at(key), "value is missing")
+	}
+	result.Source, result.Verified = evidence(f)
+	f.end()
+	return result
+}
+
+// facts reads {value: [...], source, verified}.
+func facts[T any](b *block, key string, parse func(string) (T, error)) provider.Fact[[]T] {
+	var result provider.Fact[[]T]
+	node := b.take(key)
+	if node == nil {
+		return result
+	}
+	f := b.block(node, b.at(key))
+	for _, node := range f.list("value") {
+		one, err := parse(follow(node).Value)
+		if err != nil {
+			b.add(node.Line, b.at(key), err.Error())
+		}
+		result.Value = append(result.Value, one)
+	}
+	if len(result.Value) == 0 {
 		b.add(node.Line, b.at(key), "value is missing")
 	}
 	result.Source, result.Verified = evidence(f)

@@ -83,6 +83,17 @@ func TestFaultsNameTheKeyAndTheLine(t *testing.T) {
 		{"prefix: \"~\"", "label: twice", 7, "label"},
 		{", body]", "]", 2, ""},
 		{"type: [", "content_type: [", 12, "content_type"},
+		{"type: [json:/event/type]", "contract: {retry_headers: {value: [X-Retry, X Y], source: me}}",
+			12, "contract.retry_headers"},
+		{"type: [json:/event/type]", "contract: {retry_headers: {source: me}}",
+			12, "contract.retry_headers"},
+		{"type: [json:/event/type]", "contract: {retry_headers: {value: [X-Retry]}}",
+			12, "contract.retry_headers"},
+		{"type: [json:/event/type]",
+			"contract: {retry_headers: {value: [a,b,c,d,e,f,g,h,i], source: me}}",
+			2, ""},
+		{"type: [json:/event/type]", "contract: {drop_statuses: {value: [4xx], source: me}}",
+			12, "contract.drop_statuses"},
 	} {
 		_, err := catalogue.Parse([]byte(strings.Replace(ownScheme, test.old, test.new, 1)))
 		var fault *catalogue.Fault

@@ -235,6 +235,65 @@ func TestContractsOfTheCatalogue(t *testing.T) {
 	}
 }
 
+func TestWhatTheDataPlaneLooksForInARequest(t *testing.T) {
+	for name, want := range map[string]string{
+		"slack": "X-Slack-Retry-Num", "square": "square-retry-number", "line": "", "github": "",
+	} {
+		fact := lookup(t, name).Contract.RetryHeaders
+		if got := strings.Join(fact.Value, " "); got != want {
+			t.Errorf("%s names a repeat by %q, want %q", name, got, want)
+		}
+		if want != "" && fact.Source == "" {
+			t.Errorf("%s: nothing says where the fact is from", name)
+		}
+	}
+	if lookup(t, "square").Contract.RetryHeaders.Verified {
+		t.Error("a guess is called verified")
+	}
+	var probing []string
+	for _, name := range catalogue.Names() {
+		if lookup(t, name).Contract.ProbesBadSignatures.Or(false) {
+			probing = append(probing, name)
+		}
+	}
+	if !slices.Equal(probing, []string{"discord", "xero"}) {
+		t.Errorf("bad signatures are sent on purpose by %q", probing)
+	}
+}
+
+func TestPlacesOfAnIDAreThoseThatItIsReadFrom(t *testing.T) {
+	for _, test := range []struct{ name, from, want string }{
+		{"github", "provider", "header:X-GitHub-Delivery"},
+		{"slack", "provider", "json:/event_id"},
+		{"xero", "provider", ""},
+		{"slack", "header:X-Own", "header:X-Own"},
+		{"slack", "json:/a/0", "json:/a/0"},
+		{"slack", "body-sha256", ""},
+		{"slack", "none", ""},
+		{"twilio", "provider", "header:I-Twilio-Idempotency-Token"},
+	} {
+		from, err := provider.ParseIDFrom(test.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, place := range from.Places(lookup(t, test.name)) {
+			got = append(got, place.String())
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s, %s: %q, want %q", test.name, test.from, got, test.want)
+		}
+	}
+	for _, name := range catalogue.Names() { // and each of them once, however many variants have it
+		places := provider.IDFrom{}.Places(lookup(t, name))
+		for i, place := range places {
+			if slices.Contains(places[:i], place) {
+				t.Errorf("%s: %s is there twice", name, place)
+			}
+		}
+	}
+}
+
 func TestTheHMACPathOfTheCatalogueAllocatesNothing(t *testing.T) {
 	body := `{"type":"event_callback","x":[1,"a\u0041"],"event":{"type":"message"},"event_id":"Ev1",` +
 		`"id":"evt_1","pad":"` + strings.Repeat("p", 900) + `"}`

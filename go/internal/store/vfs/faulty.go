@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"path"
+	"strings"
 	"sync"
 	"time"
 )
@@ -52,7 +53,7 @@ var points = map[string]Fault{
 type Faulty struct {
 	inner FS
 	now   func() time.Time
-	sleep func(time.Duration)
+	sleep func(time.Duration) // nil: real time, cut short when the fault ends
 
 	mu     sync.Mutex
 	faults map[string]*armed
@@ -60,25 +61,35 @@ type Faulty struct {
 
 type armed struct {
 	Fault
-	met int
+	met   int
+	ended chan struct{}
+}
+
+// wait lasts as long as the fault delays a call; its end ends it.
+func (a *armed) wait() {
+	timer := time.NewTimer(a.Delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-a.ended:
+	}
 }
 
 // NewFaulty puts faults above inner. now and sleep are the clock for Until and Delay; nil: the
-// real one.
+// real one, under which a call that is being delayed goes on when its fault is cleared.
 func NewFaulty(inner FS, now func() time.Time, sleep func(time.Duration)) *Faulty {
 	if now == nil {
 		now = time.Now
-	}
-	if sleep == nil {
-		sleep = time.Sleep
 	}
 	return &Faulty{inner: inner, now: now, sleep: sleep, faults: map[string]*armed{}}
 }
 
 // Set arms a fault under a name, in place of one of that name. For the points `journal.write` and
-// `journal.sync` Op and Pattern are given; any other name needs an Op.
+// `journal.sync`, alone or followed by a blank and more, Op and Pattern are given; any other name
+// needs an Op.
 func (f *Faulty) Set(name string, fault Fault) error {
-	if point, ok := points[name]; ok {
+	first, _, _ := strings.Cut(name, " ")
+	if point, ok := points[first]; ok {
 		fault.Op, fault.Pattern = point.Op, point.Pattern
 	}
 	if fault.Op == 0 {
@@ -89,7 +100,8 @@ func (f *Faulty) Set(name string, fault Fault) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.faults[name] = &armed{Fault: fault}
+	f.end(name)
+	f.faults[name] = &armed{Fault: fault, ended: make(chan struct{})}
 	return nil
 }
 
@@ -97,10 +109,28 @@ func (f *Faulty) Set(name string, fault Fault) error {
 func (f *Faulty) Clear(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if name == "" {
-		clear(f.faults)
+	for armed := range f.faults {
+		if name == "" || name == armed {
+			f.end(armed)
+		}
 	}
-	delete(f.faults, name)
+}
+
+func (f *Faulty) end(name string) {
+	if a := f.faults[name]; a != nil {
+		close(a.ended)
+		delete(f.faults, name)
+	}
+}
+
+// Met is how many calls a fault that is armed has met.
+func (f *Faulty) Met(name string) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if a := f.faults[name]; a != nil {
+		return uint64(a.met)
+	}
+	return 0
 }
 
 // Faults lists what is armed.
@@ -117,7 +147,7 @@ func (f *Faulty) Faults() map[string]Fault {
 // meet waits and fails as the armed faults want for one call.
 func (f *Faulty) meet(op Op, name string) error {
 	f.mu.Lock()
-	var delay time.Duration
+	var slow []*armed
 	var err error
 	now := f.now()
 	maps.DeleteFunc(f.faults, func(_ string, a *armed) bool {
@@ -134,14 +164,20 @@ func (f *Faulty) meet(op Op, name string) error {
 		if a.met <= a.After || (a.Times > 0 && a.met > a.After+a.Times) {
 			continue
 		}
-		delay += a.Delay
+		if a.Delay > 0 {
+			slow = append(slow, a)
+		}
 		if a.Err != nil && err == nil {
 			err = pathError("injected fault", name, a.Err)
 		}
 	}
 	f.mu.Unlock()
-	if delay > 0 {
-		f.sleep(delay)
+	for _, a := range slow {
+		if f.sleep != nil {
+			f.sleep(a.Delay)
+		} else {
+			a.wait()
+		}
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -309,6 +310,69 @@ func Test_a_lock_ends_with_its_process(t *testing.T) {
 	if _, err := m.Kill(nil).Lock("lock"); err != nil {
 		t.Fatalf("after a kill: %v", err)
 	}
+}
+
+func Test_faults_of_one_point_hold_together_and_are_counted(t *testing.T) {
+	faulty := NewFaulty(NewMem(), nil, nil)
+	file := create(t, faulty, "1.seg", 0)
+	write := func(want error) {
+		t.Helper()
+		if _, err := file.WriteAt([]byte("x"), 0); !errors.Is(err, want) {
+			t.Errorf("write: %v, want %v", err, want)
+		}
+	}
+	set := func(name string, f Fault) {
+		t.Helper()
+		if err := faulty.Set(name, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("journal.write error", Fault{Err: syscall.EIO})
+	set("journal.write delay", Fault{Delay: time.Nanosecond})
+	set("journal.sync error", Fault{Err: syscall.EROFS})
+	write(syscall.EIO)
+	faulty.Clear("journal.write error")
+	write(nil)
+	if err := file.Sync(); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("sync: %v", err)
+	}
+	for name, want := range map[string]uint64{
+		"journal.write delay": 2, "journal.sync error": 1, "journal.write error": 0,
+	} {
+		if got := faulty.Met(name); got != want {
+			t.Errorf("%s met %d, want %d", name, got, want)
+		}
+	}
+}
+
+func Test_the_end_of_a_delay_ends_the_calls_in_it(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faulty := NewFaulty(NewMem(), nil, nil)
+		file := create(t, faulty, "1.seg", 0)
+		done := make(chan error, 1)
+		began := time.Now()
+		write := func() {
+			_, err := file.WriteAt([]byte("x"), 0)
+			done <- err
+		}
+		for _, end := range []func() error{
+			func() error { faulty.Clear("journal.write"); return nil },
+			func() error { return faulty.Set("journal.write", Fault{Delay: time.Second}) },
+		} {
+			if err := faulty.Set("journal.write", Fault{Delay: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			go write()
+			synctest.Wait()
+			if err := errors.Join(end(), <-done); err != nil || time.Since(began) != 0 {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+		}
+		go write() // meets the second one to its end
+		if err := <-done; err != nil || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }
 
 func Test_faults_meet_the_calls_they_name(t *testing.T) {

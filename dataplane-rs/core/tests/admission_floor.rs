@@ -1,0 +1,166 @@
+//! The floor, and how a source has fared.
+
+mod offers;
+
+use offers::{MS, NUMBERS, SECOND, Sole, offer};
+use sluice_core::admission::{Numbers, Offer, Priority, Slots, Standing, Verdict};
+
+#[test]
+fn the_floor_takes_those_entitled_who_would_not_get_a_slot() {
+    let numbers = Numbers {
+        floor_slots: 10,
+        floor_rate_milli: 100_000,
+        ..NUMBERS
+    };
+    let fared = |sole: &Sole| sole.slots.succeeded(0, SECOND);
+    let plain = offer(1, Priority::Low, 0);
+    let entitled = [
+        Offer {
+            handshake: true,
+            ..plain
+        },
+        Offer {
+            probes: true,
+            ..plain
+        },
+        Offer {
+            guard_after: 3,
+            ..plain
+        },
+    ];
+    for offer in entitled {
+        let mut sole = Sole::busy(numbers);
+        fared(&sole);
+        for _ in 0..3 {
+            sole.slots.refused(0);
+        }
+        assert_eq!(sole.offer(SECOND, &offer).1, Verdict::Floor, "{offer:?}");
+        assert_eq!(sole.slots.inflight(), 2);
+        sole.hold(SECOND, &plain);
+        // A slot that is free is nothing of the floor's.
+        let mut sole = Sole::new(numbers);
+        fared(&sole);
+        for _ in 0..3 {
+            sole.slots.refused(0);
+        }
+        for token in 0..20 {
+            let expected = match token {
+                0 => Verdict::Admit,
+                _ => Verdict::Floor,
+            };
+            let verdict = sole.offer(SECOND, &offer).1;
+            if token < 3 {
+                assert_eq!(verdict, expected);
+            } else {
+                assert!(matches!(verdict, Verdict::Hold { .. }));
+            }
+        }
+    }
+    // No success for ten seconds, or none ever.
+    let mut sole = Sole::busy(numbers);
+    assert_eq!(sole.offer(SECOND, &plain).1, Verdict::Floor);
+    fared(&sole);
+    sole.hold(SECOND, &plain);
+    sole.hold(11 * SECOND - 1, &plain);
+    assert_eq!(sole.offer(11 * SECOND, &plain).1, Verdict::Floor);
+}
+
+#[test]
+fn the_floor_is_bounded_for_each_source_for_all_and_in_slots() {
+    let count = |sole: &mut Sole, sources: u16, from_ns: u64, to_ns: u64| {
+        let mut floored = vec![0u32; usize::from(sources)];
+        let mut now_ns = from_ns;
+        while now_ns < to_ns {
+            for source in 0..sources {
+                let (_, verdict) = sole.offer(now_ns, &offer(1, Priority::Low, source));
+                if let Verdict::Hold { ticket, .. } = verdict {
+                    sole.admission.cancel(ticket, &sole.slots);
+                } else {
+                    assert_eq!(verdict, Verdict::Floor);
+                    sole.release();
+                    floored[usize::from(source)] += 1;
+                }
+            }
+            now_ns += 10 * MS;
+        }
+        floored
+    };
+    let numbers = Numbers {
+        floor_slots: 1,
+        floor_rate_milli: 1_000_000,
+        ..NUMBERS
+    };
+    // Two a second each, after a rest two at once.
+    let mut sole = Sole::busy(numbers);
+    assert_eq!(count(&mut sole, 5, SECOND, SECOND + 10 * MS), [1; 5]);
+    assert_eq!(
+        count(&mut sole, 5, SECOND + 10 * MS, SECOND + 20 * MS),
+        [1; 5]
+    );
+    let later = count(&mut sole, 5, SECOND + 20 * MS, 11 * SECOND + 20 * MS);
+    assert_eq!(later, [20; 5]);
+    // All together.
+    for (rate_milli, expected) in [(3000, 33), (1000, 11), (500, 6), (0, 0)] {
+        let floor_rate_milli = rate_milli;
+        let mut sole = Sole::busy(Numbers {
+            floor_rate_milli,
+            ..numbers
+        });
+        let all: u32 = count(&mut sole, 40, SECOND, 11 * SECOND + 10 * MS)
+            .iter()
+            .sum();
+        assert_eq!(all, expected, "{rate_milli}");
+    }
+    // In slots, and a slot that is not there costs no token.
+    let mut sole = Sole::busy(Numbers {
+        floor_slots: 3,
+        ..numbers
+    });
+    for source in 0..3 {
+        let verdict = sole.offer(SECOND, &offer(1, Priority::Low, source)).1;
+        assert_eq!(verdict, Verdict::Floor);
+    }
+    for _ in 0..10 {
+        sole.hold(SECOND, &offer(1, Priority::Low, 3));
+    }
+    sole.release();
+    let verdict = sole.offer(SECOND, &offer(1, Priority::Low, 3)).1;
+    assert_eq!(verdict, Verdict::Floor);
+    // A pause of its lane is as good a reason as a full limit; there is no slot to take.
+    sole.admission.pause_ring(true, &sole.slots);
+    let ring = Offer {
+        ring: true,
+        ..offer(1, Priority::Low, 4)
+    };
+    let inflight = sole.slots.inflight();
+    assert_eq!(sole.offer(SECOND, &ring).1, Verdict::Floor);
+    assert_eq!(sole.slots.inflight(), inflight);
+}
+
+#[test]
+fn a_standing_is_of_this_data_plane_or_else_of_the_one_before() {
+    let slots = Slots::new(1, 4);
+    slots.seed_standing(0, 7);
+    assert_eq!(slots.standing(0).refused_in_row, 7);
+    slots.seed_standing(0, 9);
+    assert_eq!(
+        slots.standing(0).refused_in_row,
+        7,
+        "the next snapshot knows no better"
+    );
+    slots.refused(0);
+    assert_eq!(slots.standing(0).refused_in_row, 8);
+    slots.succeeded(0, 30);
+    slots.succeeded(0, 20);
+    let expected = Standing {
+        refused_in_row: 0,
+        last_success_ns: 30,
+    };
+    assert_eq!(slots.standing(0), expected);
+    slots.seed_standing(0, 7);
+    assert_eq!(slots.standing(0), expected);
+    assert_eq!(slots.standing(1), Standing::default());
+    // An event at the very start of the clock is a success all the same.
+    slots.succeeded(1, 0);
+    assert_ne!(slots.standing(1).last_success_ns, 0);
+}

@@ -1,0 +1,129 @@
+package daemon
+
+import (
+	"math"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"sluice/go/internal/lane"
+	pb "sluice/proto/sluice/v1"
+	"sluice/shm-abi/shmabi"
+)
+
+// standing is how sources stand with their senders: refusals in a row, which a data plane counts
+// and which must outlive it, since the sender goes on counting.
+//
+// The youngest data plane is the one that knows: each was told by its snapshot what the one before
+// it had counted.
+type standing struct {
+	mu       sync.Mutex
+	youngest uint32
+	refused  map[int]uint32 // by slot, of the youngest that died or has a successor; 0 is not kept
+	changes  uint64
+
+	// The last snapshot that was handed out, which stays the same one while nothing changes: a data
+	// plane that has it is not given it again.
+	of       *pb.Snapshot
+	at       uint64
+	snapshot *pb.Snapshot
+}
+
+// born takes a new data plane up; before is the youngest that lives beside it, or nil.
+func (s *standing) born(generation uint32, before *lane.Counters) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if generation > s.youngest {
+		if before != nil {
+			s.keep(before)
+		}
+		s.youngest = generation
+	}
+}
+
+// died keeps what a data plane had counted.
+func (s *standing) died(generation uint32, last *lane.Counters) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if generation == s.youngest {
+		s.keep(last)
+	}
+}
+
+// keep takes a data plane's counts over. Where it has neither a success nor a refusal it never was
+// in service, and what is kept stays.
+func (s *standing) keep(from *lane.Counters) {
+	s.changes++
+	if s.refused == nil {
+		s.refused = make(map[int]uint32)
+	}
+	for slot := range from.SourceCount() {
+		state := from.State(slot)
+		switch n := state.RefusedInRow(); {
+		case n > 0:
+			s.refused[slot] = uint32(min(n, math.MaxUint32))
+		case state.LastSuccessNS() > 0:
+			delete(s.refused, slot)
+		}
+	}
+}
+
+// fill is the snapshot with what was counted before.
+func (s *standing) fill(of *pb.Snapshot) *pb.Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == of && s.at == s.changes {
+		return s.snapshot
+	}
+	s.of, s.at, s.snapshot = of, s.changes, of
+	if len(s.refused) > 0 {
+		s.snapshot = proto.CloneOf(of)
+		for _, source := range s.snapshot.Sources {
+			source.RefusedInRow = s.refused[int(source.Slot)]
+		}
+	}
+	return s.snapshot
+}
+
+// stands is how a source stands now.
+type stands struct {
+	refusedInRow uint64
+	guarded      bool
+}
+
+// standsNow asks the youngest data plane, and without one what the last had counted.
+func (d *Daemon) standsNow(id uint32) stands {
+	slot := int(id) - 1
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c := d.youngest(); c != nil && slot >= 0 && slot < c.SourceCount() {
+		state := c.State(slot)
+		return stands{state.RefusedInRow(), state.Guarded() != 0}
+	}
+	d.standing.mu.Lock()
+	defer d.standing.mu.Unlock()
+	return stands{refusedInRow: uint64(d.standing.refused[slot])}
+}
+
+// youngest is the counters of the youngest living data plane, or nil; the caller holds the lock.
+func (d *Daemon) youngest() *lane.Counters {
+	var found *lane.Counters
+	highest := uint32(0)
+	for generation, c := range d.counters {
+		if found == nil || generation > highest {
+			found, highest = c, generation
+		}
+	}
+	return found
+}
+
+// overloaded has a bit for each class that some living data plane calls overloaded.
+func (d *Daemon) overloaded() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	bits := uint64(0)
+	for _, c := range d.counters {
+		bits |= c.Overloaded()
+	}
+	return bits & (1<<shmabi.Classes - 1)
+}

@@ -17,7 +17,7 @@ UNIT = $$($(GO) list ./... | grep -v /go/e2e)
 
 .PHONY: help
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: tools
 tools:
@@ -39,6 +39,7 @@ test: tools ## every test: the fast ones, Rust, Go, the peers, then end to end
 	$(GO) test -vet=off -short ./go/internal/event/... ./go/internal/retry/... ./shm-abi/... \
 		./scripts/...
 	$(CARGO) test --locked --workspace
+	@$(MAKE) --no-print-directory sim-world
 	$(GO) test $(UNIT)
 	cd bench/peers && $(GO) test ./...
 	@$(MAKE) --no-print-directory e2e
@@ -52,8 +53,25 @@ race: tools ## the Go tests under the race detector
 	CGO_ENABLED=1 $(GO) test -race $(UNIT)
 	cd bench/peers && CGO_ENABLED=1 $(GO) test -race ./...
 
+SEED ?= 1
+PLOT ?=
+
+.PHONY: sim
+sim: sim-world ## admission in virtual time, judged; SCENARIO=O1h SEED=7 PLOT=out.png replays one
+ifdef SCENARIO
+	$(GO) run ./go/sim -seconds -seed $(SEED) -plot "$(PLOT)" $(SCENARIO)
+else
+	$(GO) run ./go/sim -seed $(SEED) -seeds 3
+endif
+
+.PHONY: sim-world
+sim-world: tools
+	@mkdir -p bin
+	$(CARGO) build --locked --release -p sluice-sim
+	@cp -f target/release/sluice-sim bin/.sim && mv -f bin/.sim bin/sluice-sim
+
 .PHONY: soak
-soak: build ## all tests at their full counts (SLUICE_SOAK=1); takes long
+soak: build sim-world ## all tests at their full counts (SLUICE_SOAK=1); takes long
 	SLUICE_SOAK=1 $(CARGO) test --locked --workspace
 	SLUICE_SOAK=1 $(GO) test -count=1 -timeout 60m ./...
 
@@ -83,12 +101,19 @@ generate: tools ## writes the generated files again (layout faces, gRPC code)
 		--manifest-path proto/gen/Cargo.toml
 
 .PHONY: bench
-bench: build ## sluice beside its peers, in the same minute; BENCH_FLAGS goes to bench/run
+bench: bench-tools ## sluice beside its peers, in the same minute; BENCH_FLAGS goes to bench/run
+	@scripts/with-postgres --if-present $(TOOLS)/bench $(BENCH_FLAGS)
+
+.PHONY: bench-overload
+bench-overload: bench-tools ## overload and recovery, judged; BENCH_FLAGS=-quick is two minutes of it
+	$(TOOLS)/bench -overload -gate $(BENCH_FLAGS)
+
+.PHONY: bench-tools
+bench-tools: build
 	$(CARGO) build --locked --release -p sluice-load
 	@mkdir -p $(TOOLS)
 	cd bench/peers && $(GO) build -o $(TOOLS)/peers .
 	$(GO) build -o $(TOOLS)/bench ./bench/run
-	@scripts/with-postgres --if-present $(TOOLS)/bench $(BENCH_FLAGS)
 
 .PHONY: clean
 clean: ## removes all that was built

@@ -8,6 +8,7 @@
 //! round robin over sources inside a class, oldest first, or newest first while the class is
 //! overloaded (under overload the oldest is the one whose sender gives up next, so serving it helps
 //! nobody). Over its share a source is of a lower class, never refused for it.
+//! Who waits while its source comes to be guarded is raised to class High instead of being shed.
 //!
 //! The *floor* is for those who would get no slot and must get an answer now and then: handshakes,
 //! senders that probe with wrong signatures, sources nearly disabled or without a success for long.

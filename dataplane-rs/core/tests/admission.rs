@@ -23,6 +23,17 @@ struct Held {
     offer: Offer,
     ticket: Ticket,
     since_ns: u64,
+    /// Its place among those that began to wait in the same instant.
+    place: u64,
+}
+
+/// Whoever is raised to another class stands behind all that began to wait when it did.
+const RAISED: u64 = 1 << 32;
+
+impl Held {
+    fn age(&self) -> (u64, u64) {
+        (self.since_ns, self.place)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -88,6 +99,7 @@ struct World {
     last: [[[Option<u16>; Class::COUNT]; 2]; WORKERS],
     now_ns: u64,
     tokens: u64,
+    raised: u64,
     offered: [u64; Class::COUNT],
     shed: [u64; Class::COUNT],
     left: BTreeMap<&'static str, u64>,
@@ -106,7 +118,7 @@ impl World {
             priority,
             never_retries: seed.chance(2),
             probes: seed.chance(8),
-            guard_after: [0, 0, 2, 3][seed.index(4)],
+            guard_after: [0, 1, 2, 3][seed.index(4)],
             refused_in_row: 0,
             last_success_ns: None,
             floor: Bucket::new(2.0, 2.0),
@@ -129,6 +141,7 @@ impl World {
             last: [[[None; Class::COUNT]; 2]; WORKERS],
             now_ns: SECOND,
             tokens: 0,
+            raised: 0,
             offered: [0; Class::COUNT],
             shed: [0; Class::COUNT],
             left: BTreeMap::new(),
@@ -207,18 +220,24 @@ impl World {
         self.now_ns >= until_ns.saturating_sub(2 * self.numbers.service_time_ns)
     }
 
+    fn is_spent_as(&self, held: &Held, class: Class) -> bool {
+        self.is_too_late(held.offer.until_ns) || self.now_ns - held.since_ns >= self.bound(class)
+    }
+
+    /// Those of a guarded source have the bound of class High.
     fn is_spent(&self, held: &Held) -> bool {
-        self.is_too_late(held.offer.until_ns)
-            || self.now_ns - held.since_ns >= self.bound(held.class)
+        let is_guarded = !self.is_codel() && self.is_guarded(held.offer.source);
+        self.is_spent_as(held, held.class) && (!is_guarded || self.is_spent_as(held, Class::High))
     }
 
     /// The oldest of a class at a worker.
     fn oldest(&self, worker: usize, class: Class) -> Option<u64> {
-        let mut of_class = self
+        let of_class = self
             .held
             .iter()
             .filter(|(_, held)| held.worker == worker && held.class == class);
-        of_class.next().map(|(&token, _)| token)
+        let oldest = of_class.min_by_key(|(_, held)| held.age());
+        oldest.map(|(&token, _)| token)
     }
 
     fn lowest(&self, at: impl Fn(&Held) -> bool) -> Option<Class> {
@@ -320,6 +339,7 @@ impl World {
                     offer,
                     ticket,
                     since_ns: self.now_ns,
+                    place: offer.token,
                 };
                 assert!(!self.is_spent(&held));
                 self.held.insert(offer.token, held);
@@ -361,13 +381,19 @@ impl World {
         let starves = source
             .last_success_ns
             .is_none_or(|last_ns| now_ns - last_ns >= 10 * SECOND);
-        let may = offer.handshake || offer.probes || is_guarded || starves;
+        let is_urgent = offer.handshake || offer.probes || is_guarded;
+        let may = is_urgent || starves;
         let has_slot = offer.ring || self.inflight < self.numbers.limit + self.numbers.floor_slots;
         let tokens = source.floor.level(now_ns).min(self.floor.level(now_ns));
         if !may || !has_slot || self.numbers.floor_rate_milli == 0 || tokens < 1.0 - 1e-6 {
             return false;
         }
-        if tokens < 1.0 + 1e-6 && verdict != Verdict::Floor {
+        let rest = if is_urgent { 0.0 } else { self.floor.cap / 2.0 };
+        let spare = self.floor.tokens - rest;
+        if spare < -1e-6 {
+            return false;
+        }
+        if (tokens < 1.0 + 1e-6 || spare < 1e-6) && verdict != Verdict::Floor {
             return false;
         }
         source.floor.tokens -= 1.0;
@@ -462,7 +488,7 @@ impl World {
                         assert_eq!(Some(waiter.class), first, "a lower class went first");
                         self.inflight += 1;
                     }
-                    self.check_turn(worker, &waiter);
+                    self.check_turn(worker, &waiter, held.age());
                     let kind = usize::from(waiter.ring);
                     self.last[worker][kind][waiter.class as usize] = Some(waiter.source);
                 }
@@ -475,34 +501,33 @@ impl World {
         held.any(|h| h.worker == worker && Some(h.class) == class && !h.offer.ring)
     }
 
-    fn check_turn(&self, worker: usize, served: &Waiter) {
+    fn check_turn(&self, worker: usize, served: &Waiter, age: (u64, u64)) {
         if self.mode == Mode::Changing {
             return;
         }
         let overloaded = self.slots.overloaded() & served.class.bit() != 0;
         let newest_first = overloaded && !self.is_codel();
-        let rivals: Vec<(u64, &Held)> = self
+        let rivals: Vec<&Held> = self
             .held
-            .iter()
-            .map(|(&token, held)| (token, held))
-            .filter(|(_, h)| h.worker == worker && h.class == served.class)
-            .filter(|(_, h)| h.offer.ring == served.ring)
+            .values()
+            .filter(|h| h.worker == worker && h.class == served.class)
+            .filter(|h| h.offer.ring == served.ring)
             .collect();
         let kind = usize::from(served.ring);
         let last = self.last[worker][kind][served.class as usize];
         if !self.is_codel() && last == Some(served.source) {
             let mut others = rivals.iter();
-            let waits = others.any(|(_, held)| held.offer.source != served.source);
+            let waits = others.any(|held| held.offer.source != served.source);
             assert!(!waits, "{served:?} twice in a row");
         }
-        for (token, held) in rivals {
+        for held in rivals {
             if held.offer.source != served.source && !self.is_codel() {
                 continue;
             }
             let in_order = if newest_first {
-                token < served.token
+                held.age() < age
             } else {
-                token > served.token
+                held.age() > age
             };
             assert!(in_order, "{held:?} was overtaken by {served:?}");
         }
@@ -513,7 +538,7 @@ impl World {
         self.workers[worker].expire(self.now_ns, &self.numbers, &self.slots, |waiter| {
             shed.push(waiter);
         });
-        let order = |w: &Waiter| (Reverse(w.class), w.token);
+        let order = |w: &Waiter| (Reverse(w.class), self.held[&w.token].age());
         assert!(shed.is_sorted_by_key(order), "out of order: {shed:?}");
         for waiter in &shed {
             self.shed[waiter.class as usize] += 1;
@@ -525,6 +550,25 @@ impl World {
             rest.all(|held| !self.is_spent(held)),
             "one beyond its bound stays"
         );
+        self.raise(worker);
+    }
+
+    /// Whoever would have been shed, but for the guard of its source, is of class High now.
+    fn raise(&mut self, worker: usize) {
+        for class in Class::ALL.into_iter().rev() {
+            let here = |held: &Held| held.worker == worker && held.class == class;
+            let of_class = self.held.iter().filter(|(_, held)| here(held));
+            let spent = of_class.filter(|(_, held)| self.is_spent_as(held, class));
+            let mut spent: Vec<_> = spent.map(|(&token, held)| (held.age(), token)).collect();
+            spent.sort_unstable();
+            for (_, token) in spent {
+                self.left("raised");
+                self.raised += 1;
+                let held = self.held.get_mut(&token).expect("it was held");
+                held.class = Class::High;
+                held.place = RAISED + self.raised;
+            }
+        }
     }
 
     fn pulse(&mut self) {
@@ -551,6 +595,18 @@ impl World {
         } else {
             self.slots.refused(number as u16);
             source.refused_in_row += 1;
+        }
+    }
+
+    /// So that its guard begins to hold meanwhile.
+    fn refuse_one_that_waits(&mut self, seed: &mut Seed) {
+        let Some((_, held)) = seed.pick(&self.held) else {
+            return;
+        };
+        let number = held.offer.source;
+        for _ in 0..held.offer.guard_after {
+            self.slots.refused(number);
+            self.sources[usize::from(number)].refused_in_row += 1;
         }
     }
 
@@ -594,7 +650,10 @@ impl World {
                 }
             }
             14 | 15 => self.now_ns += seed.below(30) * MS,
-            16 => self.expire(seed.index(WORKERS)),
+            16 => {
+                self.refuse_one_that_waits(seed);
+                self.expire(seed.index(WORKERS));
+            }
             17 => {
                 let Some((&token, &held)) = seed.pick(&self.held) else {
                     return;
@@ -657,11 +716,11 @@ fn slots_classes_turns_and_bounds_hold_whatever_happens() {
                 *left.entry(why).or_insert(0) += count;
             }
         }
-        // Nobody is of a lower class when all are of one.
-        let ways = if mode == Mode::Codel { 9 } else { 10 };
+        // Nobody is of a lower or a higher class when all are of one.
+        let ways = if mode == Mode::Codel { 9 } else { 11 };
         assert_eq!(left.len(), ways, "the driver misses a way: {left:?}");
         assert!(
-            left.values().all(|&count| count > 10),
+            left.values().all(|&count| count > 3),
             "the driver hardly reaches one: {left:?}"
         );
     }

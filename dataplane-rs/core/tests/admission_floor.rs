@@ -67,12 +67,14 @@ fn the_floor_takes_those_entitled_who_would_not_get_a_slot() {
 
 #[test]
 fn the_floor_is_bounded_for_each_source_for_all_and_in_slots() {
-    let count = |sole: &mut Sole, sources: u16, from_ns: u64, to_ns: u64| {
+    let count_of = |sole: &mut Sole, probes: bool, sources: u16, from_ns: u64, to_ns: u64| {
         let mut floored = vec![0u32; usize::from(sources)];
         let mut now_ns = from_ns;
         while now_ns < to_ns {
             for source in 0..sources {
-                let (_, verdict) = sole.offer(now_ns, &offer(1, Priority::Low, source));
+                let mut offer = offer(1, Priority::Low, source);
+                offer.probes = probes;
+                let (_, verdict) = sole.offer(now_ns, &offer);
                 if let Verdict::Hold { ticket, .. } = verdict {
                     sole.admission.cancel(ticket, &sole.slots);
                 } else {
@@ -84,6 +86,9 @@ fn the_floor_is_bounded_for_each_source_for_all_and_in_slots() {
             now_ns += 10 * MS;
         }
         floored
+    };
+    let count = |sole: &mut Sole, sources: u16, from_ns: u64, to_ns: u64| {
+        count_of(sole, true, sources, from_ns, to_ns)
     };
     let numbers = Numbers {
         floor_slots: 1,
@@ -111,6 +116,19 @@ fn the_floor_is_bounded_for_each_source_for_all_and_in_slots() {
             .sum();
         assert_eq!(all, expected, "{rate_milli}");
     }
+    // Those that only have had no success leave half of a rest's tokens to the others.
+    let floor_rate_milli = 4000;
+    let mut sole = Sole::busy(Numbers {
+        floor_rate_milli,
+        ..numbers
+    });
+    let start = count_of(&mut sole, false, 40, SECOND, SECOND + 10 * MS);
+    assert_eq!(start.iter().sum::<u32>(), 2);
+    let start = count_of(&mut sole, true, 40, SECOND, SECOND + 10 * MS);
+    assert_eq!(start.iter().sum::<u32>(), 2);
+    let later = count_of(&mut sole, false, 40, SECOND, 2 * SECOND - 10 * MS);
+    // Nothing in the first half of the second, then as they come.
+    assert_eq!(later.iter().sum::<u32>(), 2);
     // In slots, and a slot that is not there costs no token.
     let mut sole = Sole::busy(Numbers {
         floor_slots: 3,

@@ -6,7 +6,7 @@ mod seed;
 use offers::{MS, NUMBERS, SECOND, Sole, of_class, offer};
 use seed::Seed;
 use sluice_core::admission::{
-    Admission, Class, Grant, Numbers, Offer, Priority, Shed, Slots, Verdict,
+    Admission, Class, Grant, Numbers, Offer, Priority, Shed, Slots, Ticket, Verdict,
 };
 
 const ALL: u64 = (1 << Class::COUNT) - 1;
@@ -106,6 +106,102 @@ fn a_class_is_of_priority_share_and_kind_of_try() {
             assert_eq!(sole.hold(0, &guarded), class, "{what}");
         }
     }
+}
+
+/// Classes 1 to 3 may be held 50 ms while overloaded, High 120 ms.
+const GUARDING: Numbers = Numbers {
+    hold_bound_ns: 20 * MS,
+    service_time_ns: 40 * MS,
+    ..NUMBERS
+};
+
+/// All overloaded, and one of source 5 held, which is guarded after two refusals, and one of source
+/// 6. Gives the time and the first one's ticket.
+fn held_beside_a_guarded_one(sole: &mut Sole) -> (u64, Ticket) {
+    let now_ns = overload(sole);
+    let guarded = Offer {
+        guard_after: 2,
+        ..offer(1, Priority::Default, 5)
+    };
+    let verdict = sole.offer(now_ns, &guarded).1;
+    let Verdict::Hold { ticket, .. } = verdict else {
+        panic!("{verdict:?}");
+    };
+    sole.hold(now_ns, &offer(2, Priority::Default, 6));
+    (now_ns, ticket)
+}
+
+fn refuse_twice(sole: &Sole, source: u16) {
+    sole.slots.refused(source);
+    sole.slots.refused(source);
+}
+
+#[test]
+fn one_whose_source_comes_to_be_guarded_is_raised_instead_of_shed() {
+    let mut sole = Sole::busy(GUARDING);
+    let (now_ns, _) = held_beside_a_guarded_one(&mut sole);
+    refuse_twice(&sole, 5);
+    assert!(sole.expire(now_ns + 50 * MS - 1).is_empty());
+    assert_eq!(sole.expire(now_ns + 50 * MS), [2]);
+    let waiting = Class::ALL.map(|class| sole.slots.waiting(class));
+    assert_eq!(waiting, [1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(sole.admission.held_of(Class::High), 1);
+    // It is served as one of class High, and as old as it is.
+    let later_ns = now_ns + 51 * MS;
+    sole.hold(later_ns, &of_class(Class::NeverRetries, 3));
+    assert_eq!(sole.order(later_ns), [1, 3]);
+}
+
+#[test]
+fn one_that_was_raised_leaves_at_the_bound_of_class_high_or_by_its_ticket() {
+    let mut sole = Sole::busy(GUARDING);
+    let (now_ns, _) = held_beside_a_guarded_one(&mut sole);
+    refuse_twice(&sole, 5);
+    sole.hold(now_ns + 10 * MS, &offer(7, Priority::High, 0));
+    assert_eq!(sole.expire(now_ns + 60 * MS), [2]);
+    // The younger one of class High, which came to that class before it, does not hide it.
+    assert!(sole.expire(now_ns + 120 * MS - 1).is_empty());
+    assert_eq!(sole.expire(now_ns + 120 * MS), [1]);
+    assert_eq!(sole.expire(now_ns + 130 * MS), [7]);
+
+    let mut sole = Sole::busy(GUARDING);
+    let (now_ns, ticket) = held_beside_a_guarded_one(&mut sole);
+    refuse_twice(&sole, 5);
+    assert_eq!(sole.expire(now_ns + 60 * MS), [2]);
+    assert!(sole.admission.cancel(ticket, &sole.slots));
+    assert_eq!((sole.admission.held(), sole.slots.held()), (0, 0));
+    assert_eq!(sole.slots.waiting(Class::High), 0);
+}
+
+#[test]
+fn one_whose_source_is_guarded_gets_the_slot_at_its_turn_however_long_it_waited() {
+    for is_guarded in [false, true] {
+        let mut sole = Sole::busy(GUARDING);
+        let (now_ns, _) = held_beside_a_guarded_one(&mut sole);
+        if is_guarded {
+            refuse_twice(&sole, 5);
+        }
+        sole.release();
+        let (mut admitted, mut shed) = (Vec::new(), Vec::new());
+        loop {
+            match sole.grant(now_ns + 60 * MS) {
+                Grant::Admit(waiter) => admitted.push(waiter.token),
+                Grant::Shed(waiter, _) => shed.push(waiter.token),
+                _ => break,
+            }
+        }
+        assert_eq!(admitted, [1].as_slice()[..usize::from(is_guarded)]);
+        assert!(is_guarded || shed.contains(&1));
+    }
+}
+
+#[test]
+fn a_success_meanwhile_ends_the_guard() {
+    let mut sole = Sole::busy(GUARDING);
+    let (now_ns, _) = held_beside_a_guarded_one(&mut sole);
+    refuse_twice(&sole, 5);
+    sole.slots.succeeded(5, now_ns);
+    assert_eq!(sole.expire(now_ns + 50 * MS), [1, 2]);
 }
 
 #[test]

@@ -120,9 +120,11 @@ impl Admission {
         if self.goes_on(now_ns, class, offer, numbers, slots) {
             return (class, Verdict::Admit);
         }
-        let may_use_floor =
-            is_guarded || offer.handshake || offer.probes || slots.is_starved(offer.source, now_ns);
-        if may_use_floor && slots.take_floor(now_ns, offer.source, !offer.ring, numbers) {
+        // At a start all sources are without a success: what must be answered goes before them.
+        let is_urgent = is_guarded || offer.handshake || offer.probes;
+        if (is_urgent || slots.is_starved(offer.source, now_ns))
+            && slots.take_floor(now_ns, offer.source, !offer.ring, !is_urgent, numbers)
+        {
             return (class, Verdict::Floor);
         }
         let waiter = Waiter {
@@ -132,6 +134,7 @@ impl Admission {
             since_ns: now_ns,
             until_ns: offer.until_ns,
             ring: offer.ring,
+            guard_after: offer.guard_after,
         };
         if numbers.is_spent(&waiter, now_ns, slots.overloaded()) {
             return (class, Verdict::Shed(Shed::HoldSpent));
@@ -210,7 +213,7 @@ impl Admission {
             if !self.ring_is_paused
                 && let Some(index) = self.queue.turn(class, true, newest_first)
             {
-                if numbers.is_spent(self.queue.waiter(index), now_ns, overloaded) {
+                if self.is_spent(index, now_ns, numbers, slots) {
                     return Grant::Shed(self.take_out(index, slots), Shed::HoldSpent);
                 }
                 return Grant::Admit(self.serve(index, slots));
@@ -227,7 +230,7 @@ impl Admission {
                 elsewhere = Some(class);
                 continue;
             };
-            if numbers.is_spent(self.queue.waiter(index), now_ns, overloaded) {
+            if self.is_spent(index, now_ns, numbers, slots) {
                 return Grant::Shed(self.take_out(index, slots), Shed::HoldSpent);
             }
             if slots.take_paced(now_ns, numbers, limit) {
@@ -265,9 +268,11 @@ impl Admission {
             let mut next = self.queue.oldest(class);
             while let Some(index) = next {
                 next = self.queue.younger(index);
-                let waiter = self.queue.waiter(index);
-                if numbers.is_spent(waiter, now_ns, overloaded) {
+                let waiter = *self.queue.waiter(index);
+                if self.is_spent(index, now_ns, numbers, slots) {
                     shed(self.take_out(index, slots));
+                } else if numbers.is_spent(&waiter, now_ns, overloaded) {
+                    self.raise(index, now_ns, slots);
                 } else if a_budget_ended {
                     until_ns = until_ns.min(waiter.until_ns);
                 } else {
@@ -278,6 +283,33 @@ impl Admission {
                 self.queue.set_until(class, until_ns);
             }
         }
+    }
+
+    /// Whether a waiter has waited in vain. One whose source came to be guarded meanwhile has the
+    /// bound of class High: else all that wait when the guard begins to hold would be refused
+    /// before an answer can come, and those may be more than the provider still forgives.
+    fn is_spent(&self, index: u32, now_ns: u64, numbers: &Numbers, slots: &Slots) -> bool {
+        let waiter = self.queue.waiter(index);
+        let is_spent = |class| {
+            let waiter = Waiter { class, ..*waiter };
+            numbers.is_spent(&waiter, now_ns, slots.overloaded())
+        };
+        is_spent(waiter.class)
+            && (numbers.is_codel()
+                || !slots.is_guarded(waiter.source, waiter.guard_after)
+                || is_spent(Class::High))
+    }
+
+    /// Makes a waiter one of class High.
+    fn raise(&mut self, index: u32, now_ns: u64, slots: &Slots) {
+        let waiter = *self.queue.waiter(index);
+        if !waiter.ring {
+            let before = self.queue.count_of(Class::High, false);
+            slots.wait(Class::High, self.worker, before);
+        }
+        slots.hold(Class::High, now_ns);
+        self.queue.move_to(index, Class::High);
+        self.has_left(&waiter, slots);
     }
 
     /// The sender of a held request went away. `false`: it had left the queue already.

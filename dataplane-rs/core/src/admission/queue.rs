@@ -39,6 +39,8 @@ pub struct Waiter {
     pub until_ns: u64,
     /// It takes no slot: the lane bounds it.
     pub ring: bool,
+    /// As its offer had it.
+    pub guard_after: u32,
 }
 
 /// A place in a doubly linked list.
@@ -123,6 +125,7 @@ impl Queue {
             since_ns: 0,
             until_ns: 0,
             ring: false,
+            guard_after: 0,
         };
         let nodes = (1..=capacity).map(|next| Node {
             waiter: nobody,
@@ -239,24 +242,46 @@ impl Queue {
         (node.age, node.turn) = (NO_LINKS, NO_LINKS);
         let generation = node.generation;
 
+        self.link(index);
+        self.count += 1;
+        Ticket { index, generation }
+    }
+
+    pub(super) fn remove(&mut self, index: u32) -> Waiter {
+        let waiter = self.unlink(index);
+        let node = &mut self.nodes[index as usize];
+        node.is_used = false;
+        node.generation = node.generation.wrapping_add(1);
+        node.age.next = std::mem::replace(&mut self.free, index);
+        self.count -= 1;
+        waiter
+    }
+
+    /// Puts a waiter into another class, by its age, under the same ticket.
+    pub(super) fn move_to(&mut self, index: u32, class: Class) {
+        self.unlink(index);
+        self.nodes[index as usize].waiter.class = class;
+        self.link(index);
+    }
+
+    fn link(&mut self, index: u32) {
+        let Node { waiter, strand, .. } = self.nodes[index as usize];
         let line = &mut self.lines[waiter.class as usize];
         line.rounds[usize::from(waiter.ring)].count += 1;
         line.until_ns = line.until_ns.min(waiter.until_ns);
-        append(&mut self.nodes, &mut line.by_age, index, |node| {
+        insert(&mut self.nodes, &mut line.by_age, index, |node| {
             &mut node.age
         });
         let cell = cell_of(waiter.class, waiter.ring, strand);
         if self.cells[cell].ends.oldest == NONE {
             self.join_round(waiter.class, waiter.ring, strand);
         }
-        append(&mut self.nodes, &mut self.cells[cell].ends, index, |node| {
+        insert(&mut self.nodes, &mut self.cells[cell].ends, index, |node| {
             &mut node.turn
         });
-        self.count += 1;
-        Ticket { index, generation }
     }
 
-    pub(super) fn remove(&mut self, index: u32) -> Waiter {
+    fn unlink(&mut self, index: u32) -> Waiter {
         let Node { waiter, strand, .. } = self.nodes[index as usize];
         let line = &mut self.lines[waiter.class as usize];
         line.rounds[usize::from(waiter.ring)].count -= 1;
@@ -270,11 +295,6 @@ impl Queue {
         if self.cells[cell].ends.oldest == NONE {
             self.leave_round(waiter.class, waiter.ring, strand);
         }
-        let node = &mut self.nodes[index as usize];
-        node.is_used = false;
-        node.generation = node.generation.wrapping_add(1);
-        node.age.next = std::mem::replace(&mut self.free, index);
-        self.count -= 1;
         waiter
     }
 
@@ -315,15 +335,22 @@ fn cell_of(class: Class, ring: bool, strand: Strand) -> usize {
     (class as usize * KINDS + usize::from(ring)) * limits::SOURCES_MAX + usize::from(strand)
 }
 
-fn append(nodes: &mut [Node], ends: &mut Ends, index: u32, links: fn(&mut Node) -> &mut Links) {
-    let previous = std::mem::replace(&mut ends.newest, index);
-    *links(&mut nodes[index as usize]) = Links {
-        next: NONE,
-        previous,
-    };
+/// Puts a node behind all that came before it. Nearly always that is the end.
+fn insert(nodes: &mut [Node], ends: &mut Ends, index: u32, links: fn(&mut Node) -> &mut Links) {
+    let since_ns = nodes[index as usize].waiter.since_ns;
+    let (mut previous, mut next) = (ends.newest, NONE);
+    while previous != NONE && nodes[previous as usize].waiter.since_ns > since_ns {
+        next = previous;
+        previous = links(&mut nodes[previous as usize]).previous;
+    }
+    *links(&mut nodes[index as usize]) = Links { next, previous };
     match some(previous) {
         Some(previous) => links(&mut nodes[previous as usize]).next = index,
         None => ends.oldest = index,
+    }
+    match some(next) {
+        Some(next) => links(&mut nodes[next as usize]).previous = index,
+        None => ends.newest = index,
     }
 }
 

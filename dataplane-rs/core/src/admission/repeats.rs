@@ -24,18 +24,23 @@ const TIME_SHIFT: u32 = 30;
 /// entry: ┌ 32 bits: fingerprint ┬ 32 bits: when it was looked for last, from 1 ┐   0: none
 /// ```
 pub struct RepeatFilter {
-    entries: Box<[AtomicU64]>,
+    places: Box<[Place]>,
     seed: u64,
 }
+
+/// Within one cache line, since a look is mostly the miss of one.
+#[derive(Default)]
+#[repr(align(32))]
+struct Place([AtomicU64; WAYS]);
 
 impl RepeatFilter {
     /// For `entries` ids, rounded up to the next place, at most [`limits::REPEAT_ENTRIES_MAX`].
     /// The seed must not be known outside.
     pub fn new(entries: usize, seed: u64) -> RepeatFilter {
         let entries = entries.clamp(1, limits::REPEAT_ENTRIES_MAX);
-        let entries = entries.next_multiple_of(WAYS);
+        let places = 0..entries.div_ceil(WAYS);
         RepeatFilter {
-            entries: (0..entries).map(|_| AtomicU64::new(0)).collect(),
+            places: places.map(|_| Place::default()).collect(),
             seed,
         }
     }
@@ -48,9 +53,8 @@ impl RepeatFilter {
         hasher.write_u16(source);
         hasher.write(id);
         let hash = hasher.finish();
-        let places = (self.entries.len() / WAYS) as u64;
-        let place = (((hash >> 32) * places) >> 32) as usize * WAYS;
-        let ways = &self.entries[place..place + WAYS];
+        let place = ((hash >> 32) * self.places.len() as u64) >> 32;
+        let Place(ways) = &self.places[place as usize];
         let fingerprint = hash & MASK;
         let time = ((now_ns >> TIME_SHIFT) + 1).min(MASK);
         // An entry may change between the look and the swap. Then all are looked at again: the id
@@ -91,6 +95,6 @@ fn choose(ways: &[AtomicU64], fingerprint: u64) -> (&AtomicU64, u64) {
 
 impl std::fmt::Debug for RepeatFilter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RepeatFilter {{ entries: {} }}", self.entries.len())
+        write!(f, "RepeatFilter {{ entries: {} }}", WAYS * self.places.len())
     }
 }

@@ -289,12 +289,14 @@ impl Slots {
     }
 
     /// Takes what the floor asks for: a token of the source's, one of all sources' together, and
-    /// with `needs_slot` a slot, of which there are some beyond the limit.
+    /// with `needs_slot` a slot, of which there are some beyond the limit. `comes_last` leaves the
+    /// last half of all sources' tokens to others.
     pub(super) fn take_floor(
         &self,
         now_ns: u64,
         source: u16,
         needs_slot: bool,
+        comes_last: bool,
         numbers: &Numbers,
     ) -> bool {
         let interval_ns = 1_000_000_000_000u64.checked_div(numbers.floor_rate_milli);
@@ -311,6 +313,10 @@ impl Slots {
         let has =
             |rate: Rate, word: &AtomicU64| rate.next(word.load(Ordering::Relaxed), now_ns).is_ok();
         if !has(each, each_word) || !has(all, all_word) {
+            return false;
+        }
+        let lack_ns = all_word.load(Ordering::Relaxed).saturating_sub(now_ns);
+        if comes_last && lack_ns >= limits::FLOOR_DEPTH_NS / 2 {
             return false;
         }
         let bound = numbers.limit.saturating_add(numbers.floor_slots);

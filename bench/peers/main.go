@@ -25,6 +25,8 @@ modes, by what a 2xx means
   nethttp-fsync     the same, and the event is appended and synced, one sync a request
   nethttp-group     the same, one sync for all that arrived during the last one
   nethttp-postgres  the same, one INSERT a request (--postgres URL is required)
+  nethttp-slots     the same, in front of a synthetic store of --slots servers, with --limit
+                    requests at once; each line on standard input sets the store anew
   rawdisk           no server: O_DIRECT|O_DSYNC writes at several sizes, one JSON line each
 
 flags
@@ -36,6 +38,8 @@ type options struct {
 	file     string
 	postgres string
 	pool     int
+	slots    string
+	limit    int
 	sizes    string
 	length   time.Duration
 }
@@ -52,6 +56,8 @@ func main() {
 	flags.StringVar(&o.file, "file", "peers.log", "file to write, on the disk to be measured")
 	flags.StringVar(&o.postgres, "postgres", "", "connection URL")
 	flags.IntVar(&o.pool, "pool", 32, "database connections")
+	flags.StringVar(&o.slots, "slots", "8x4ms", "nethttp-slots: servers and the time of each event")
+	flags.IntVar(&o.limit, "limit", 0, "nethttp-slots: requests at once, 503 over it; 0: no limit")
 	flags.StringVar(&o.sizes, "sizes", "4096,65536,262144,1048576", "rawdisk: bytes of a write")
 	flags.DurationVar(&o.length, "duration", 2*time.Second, "rawdisk: time for each size")
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage); flags.PrintDefaults() }
@@ -78,6 +84,8 @@ func run(ctx context.Context, mode string, o options) error {
 		keep, err = openGrouped(o.file)
 	case "nethttp-postgres":
 		keep, err = openPostgres(ctx, o.postgres, o.pool)
+	case "nethttp-slots":
+		return slots(ctx, o)
 	case "rawdisk":
 		return rawdisk(os.Stdout, o)
 	default:
@@ -88,6 +96,27 @@ func run(ctx context.Context, mode string, o options) error {
 	}
 	defer keep.close()
 	return serve(ctx, o.address, newHook([]byte(o.secret), keep))
+}
+
+// slots serves in front of the synthetic store.
+func slots(ctx context.Context, o options) error {
+	servers, service, err := parseSlots(o.slots)
+	if err != nil {
+		return err
+	}
+	keep := newSlotted(servers, service)
+	defer keep.close()
+	go func() {
+		if err := keep.obey(os.Stdin); err != nil {
+			fmt.Fprintln(os.Stderr, "peers:", err)
+			os.Exit(1)
+		}
+	}()
+	hook := newHook([]byte(o.secret), keep)
+	if o.limit > 0 {
+		hook = newBounded(o.limit, hook)
+	}
+	return serve(ctx, o.address, hook)
 }
 
 // serve prints the address that it got and runs until ctx ends.

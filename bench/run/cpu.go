@@ -36,6 +36,7 @@ type process struct {
 	pid, parent int
 	name        string
 	own         float64 // CPU seconds, exited threads included
+	user        float64 // of these: outside the kernel
 	children    float64 // of children that were waited for
 }
 
@@ -71,6 +72,7 @@ func parseStat(line string) (process, error) {
 		parent:   int(number(1)),
 		name:     line[open+1 : shut],
 		own:      (number(11) + number(12)) / ticksPerSecond,
+		user:     number(11) / ticksPerSecond,
 		children: (number(13) + number(14)) / ticksPerSecond,
 	}, nil
 }

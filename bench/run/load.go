@@ -38,6 +38,8 @@ func command(o options, cpu int, name string, args ...string) *exec.Cmd {
 	return exec.Command(name, args...)
 }
 
+func generatorCPU() int { return runtime.NumCPU() - 1 }
+
 // generate runs the generator: in a closed loop, or at a rate.
 func generate(o options, k key, url string, rate float64, length time.Duration) (result, error) {
 	args := []string{
@@ -50,7 +52,7 @@ func generate(o options, k key, url string, rate float64, length time.Duration) 
 	} else {
 		args = append(args, "--closed")
 	}
-	cmd := command(o, runtime.NumCPU()-1, o.load, append(args, url)...)
+	cmd := command(o, generatorCPU(), o.load, append(args, url)...)
 	cmd.Stderr = os.Stderr
 	data, err := cmd.Output()
 	if err != nil {
@@ -86,7 +88,7 @@ end
 	if err := os.WriteFile(script, []byte(lua), 0o600); err != nil {
 		return err.Error()
 	}
-	cmd := command(o, runtime.NumCPU()-1, wrk2, "-t1", "-c", strconv.Itoa(k.connections), "-d35s",
+	cmd := command(o, generatorCPU(), wrk2, "-t1", "-c", strconv.Itoa(k.connections), "-d35s",
 		"-R", strconv.FormatFloat(rate, 'f', 0, 64), "--latency", "-s", script, url)
 	out, err := cmd.Output()
 	if err != nil {

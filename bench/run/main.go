@@ -30,12 +30,14 @@ type options struct {
 	only     string
 	pin      bool
 	overload bool
+	quick    bool
 	gate     bool
 }
 
 const (
 	speedScenario    = "bench/scenarios/speed.txt"
 	overloadScenario = "bench/scenarios/overload.txt"
+	quickOverload    = "bench/scenarios/overload-quick.txt"
 )
 
 func main() {
@@ -55,9 +57,13 @@ func main() {
 	flag.BoolVar(&o.gate, "gate", false, "exit 1 when a judged gate is not met")
 	flag.BoolVar(&o.overload, "overload", false,
 		"shed and recover instead: "+overloadScenario)
+	flag.BoolVar(&o.quick, "quick", false, "with -overload, two minutes of it: "+quickOverload)
 	flag.Parse()
 	if o.overload && o.scenario == speedScenario {
 		o.scenario = overloadScenario
+		if o.quick {
+			o.scenario = quickOverload
+		}
 	}
 	missed, err := bench(o)
 	if err != nil {

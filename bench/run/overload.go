@@ -1,298 +1,335 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"text/tabwriter"
+	"syscall"
 	"time"
 )
 
-// phase is a stretch of a trial with one offered rate and one store.
-type phase struct {
-	offered float64       // requests per second, over all tiers
-	length  time.Duration // whole seconds
-	slots   int           // the store: so many at once …
-	service time.Duration // … and so long each
+// outcome is everything that one trial of one front has shown.
+type outcome struct {
+	trial     trial
+	front     front
+	record    record
+	probes    record // kind=probes: handshakes and probes
+	looks     []look
+	back      time.Duration // kind=stop, kill: when the control plane was there again
+	promises  *promises     // nil: the front keeps nothing
+	other     float64       // cores used by everything else meanwhile
+	generator float64       // cores, the busiest second of the generator
 }
 
-func (p phase) capacity() float64 { return float64(p.slots) / p.service.Seconds() }
+// generatorMost is what the generator may use of its core: past it the generator is measured.
+const generatorMost = 0.4
 
-// due is the most goodput that can be had in the phase.
-func (p phase) due() float64 { return min(p.offered, p.capacity()) }
-
-// trial is a line of an overload scenario.
-type trial struct {
-	name   string
-	phases []phase
-}
-
-// The tiers of a trial and their share of the offered rate.
-var tiers = []struct {
-	name  string
-	share float64
-}{{"high", 0.2}, {"default", 0.5}, {"low", 0.3}}
-
-// What stands beside the default in each trial: the same gateway, its limit chosen by hand.
-var limiters = []struct{ name, config string }{
-	{"default", ""},
-	{"fixed 64", "admission:\n  algorithm: fixed\n  initial_limit: 64\n"},
-}
-
-// A 2xx that took longer than this is not good: the sender may have given up.
-const goodWithin = time.Second
-
-// readTrials reads lines of `NAME PHASE PHASE…`, each phase `RATE:LENGTH@SLOTSxTIME`.
-func readTrials(path string) ([]trial, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// noisy says why the trial cannot be judged, if it cannot.
+func (o outcome) noisy() string {
+	switch {
+	case o.other > 0.4:
+		return fmt.Sprintf("%.2f cores were used by others", o.other)
+	case o.generator > generatorMost:
+		return fmt.Sprintf("the generator used %.2f of a core", o.generator)
 	}
-	defer f.Close()
-	var trials []trial
-	lines := bufio.NewScanner(f)
-	for at := 1; lines.Scan(); at++ {
-		text, _, _ := strings.Cut(lines.Text(), "#")
-		words := strings.Fields(text)
-		if len(words) == 0 {
-			continue
-		}
-		t := trial{name: words[0]}
-		for _, word := range words[1:] {
-			p, err := parsePhase(word)
-			if err != nil {
-				return nil, fmt.Errorf("%s:%d: %w", path, at, err)
-			}
-			t.phases = append(t.phases, p)
-		}
-		if len(t.phases) == 0 {
-			return nil, fmt.Errorf("%s:%d: %s has no phase", path, at, t.name)
-		}
-		trials = append(trials, t)
-	}
-	return trials, lines.Err()
+	return ""
 }
 
-func parsePhase(word string) (phase, error) {
-	fault := fmt.Errorf("%s: a phase is RATE:LENGTH@SLOTSxTIME, as 1000:5s@8x4ms", word)
-	load, store, ok1 := strings.Cut(word, "@")
-	rate, length, ok2 := strings.Cut(load, ":")
-	slots, service, ok3 := strings.Cut(store, "x")
-	if !ok1 || !ok2 || !ok3 {
-		return phase{}, fault
-	}
-	var p phase
-	var errs [4]error
-	p.offered, errs[0] = strconv.ParseFloat(rate, 64)
-	p.length, errs[1] = time.ParseDuration(length)
-	p.slots, errs[2] = strconv.Atoi(slots)
-	p.service, errs[3] = time.ParseDuration(service)
-	if errors.Join(errs[:]...) != nil || p.offered <= 0 || p.slots < 1 || p.service <= 0 ||
-		p.length < time.Second || p.length%time.Second != 0 {
-		return phase{}, fault
-	}
-	return p, nil
-}
-
-// second is one second of one tier, as the generator reports it.
-type second struct {
-	Due     int     `json:"due"`
-	OK      int     `json:"ok"`
-	Good    int     `json:"good"`
-	Refused int     `json:"refused"`
-	Failed  int     `json:"failed"`
-	P50Us   float64 `json:"p50_us"`
-	P99Us   float64 `json:"p99_us"`
-}
-
-// overload runs every trial under every limiter and counts the gates missed by the default.
+// overload runs every trial in front of the same store, one front after the other, and counts the
+// gates that the first front has missed.
 func overload(out io.Writer, o options) (int, error) {
 	trials, err := readTrials(o.scenario)
 	if err != nil {
 		return 0, err
 	}
-	missed := 0
+	seconds, err := os.Create(strings.TrimSuffix(o.out, ".txt") + ".seconds.txt")
+	if err != nil {
+		return 0, err
+	}
+	defer seconds.Close()
+	fmt.Fprintf(out, "capacity C: the store is SLOTS servers that take exactly TIME, so C is "+
+		"SLOTS/TIME; good: 2xx within %v of being due\n", goodWithin)
+	missed, ran := 0, 0
 	for _, t := range trials {
 		if o.only != "" && !strings.Contains(t.name, o.only) {
 			continue
 		}
-		for i, l := range limiters {
-			fmt.Fprintf(os.Stderr, "%s, limiter %s\n", t.name, l.name)
-			seconds, err := runTrial(o, t, l.config)
-			if err != nil {
-				return missed, fmt.Errorf("%s, limiter %s: %w", t.name, l.name, err)
-			}
-			faults := printTrial(out, t, l.name, seconds)
-			if i == 0 {
-				missed += faults
-			}
+		ran++
+		n, err := runTrial(out, seconds, o, t)
+		if err != nil {
+			return missed, fmt.Errorf("%s: %w", t.name, err)
+		}
+		missed += n
+	}
+	if ran == 0 {
+		return 0, fmt.Errorf("no trial has %q in its name", o.only)
+	}
+	fmt.Fprintf(out, "\n%d gates missed; each second of each trial is in %s\n",
+		missed, filepath.Base(seconds.Name()))
+	return missed, nil
+}
+
+// runTrial runs one trial with each of its fronts and prints what came of it.
+func runTrial(out, seconds io.Writer, o options, t trial) (int, error) {
+	switch t.kind {
+	case kindRefusals:
+		return refusals(out, o, t)
+	case kindJournal:
+		return ownJournal(out, o, t)
+	}
+	fmt.Fprintf(out, "\n%s\n", t)
+	var all []outcome
+	for _, name := range t.fronts {
+		f, _ := frontOf(name)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", t.name, name)
+		result, err := stage(o, t, f)
+		if errors.Is(err, errLeftOut) {
+			fmt.Fprintf(out, "left out: %s: %v\n", name, err)
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+		printSeconds(seconds, result)
+		all = append(all, result)
+	}
+	printPhases(out, all)
+	missed := 0
+	for _, result := range all {
+		if result.front.name == fronts[0].name {
+			missed += printVerdicts(out, result.noisy(), judge(result))
 		}
 	}
 	return missed, nil
 }
 
-func runTrial(o options, t trial, limiter string) ([][]second, error) {
+// inFolder runs something in a folder of its own on the disk to be measured.
+func inFolder(o options, do func(dir string) error) error {
 	dir, err := os.MkdirTemp(o.dir, "trial-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, err
+		return err
 	}
-	var sources []source
-	for _, tier := range tiers {
-		sources = append(sources, source{tier.name, "durable", tier.name})
-	}
-	s, err := startSluice(o, dir, limiter, sources, "--dev")
-	if err != nil {
-		return nil, err
-	}
-	defer s.stop()
-	store := func(p phase) error {
-		slots := fmt.Sprintf("%dx%s", p.slots, p.service)
-		out, err := exec.Command(filepath.Join(o.bin, "sluice"), "fault", "set", "journal.write",
-			"slots", slots, "--config", s.config).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("sluice fault set journal.write slots %s: %w: %s", slots, err, out)
-		}
-		return nil
-	}
-	if err := store(t.phases[0]); err != nil {
-		return nil, err
-	}
-
-	results := make([][]second, len(tiers))
-	errs := make([]error, len(tiers)+1)
-	var wg sync.WaitGroup
-	base := strings.TrimSuffix(s.url, tiers[0].name)
-	for i, tier := range tiers {
-		wg.Go(func() { results[i], errs[i] = offer(o, t, base+tier.name, tier.share) })
-	}
-	for i, p := range t.phases[:len(t.phases)-1] {
-		// The phases follow the generators' clock.
-		time.Sleep(p.length)
-		if next := t.phases[i+1]; next.slots != p.slots || next.service != p.service {
-			errs[len(tiers)] = errors.Join(errs[len(tiers)], store(next))
-		}
-	}
-	wg.Wait()
-	return results, errors.Join(errs...)
+	return do(dir)
 }
 
-// offer sends one tier's share of a trial, with as many connections as senders would open.
-func offer(o options, t trial, url string, share float64) ([]second, error) {
+// stage runs one front through a trial.
+func stage(o options, t trial, f front) (outcome, error) {
+	result := outcome{trial: t, front: f}
+	err := inFolder(o, func(dir string) error {
+		s, err := f.start(o, t, dir)
+		if err != nil {
+			return err
+		}
+		defer s.stop()
+		return result.run(o, s, dir)
+	})
+	return result, err
+}
+
+// Connections at the start, and at most: an open loop opens one when none is free.
+const connections, connectionsMax = "64", "16384"
+
+func (r *outcome) run(o options, s *stand, dir string) error {
+	t := r.trial
+	if err := s.set(t.phases[0].store()); err != nil {
+		return err
+	}
+	machine := startMachine(s)
+	args := []string{
+		"--connections", connections, "--max-connections", connectionsMax, "--secret", secret,
+		"--timeout", "5s", "--grace", "6s", "--tries", strconv.Itoa(t.tries),
+		"--body-bytes", strconv.Itoa(t.body),
+	}
+	for _, st := range t.streams() {
+		args = append(args, "--stream", st.source+" /hooks/"+st.source+" "+t.profile(st.share))
+	}
+	g, err := startGenerator(o, dir, "load", append(args, s.base)...)
+	if err != nil {
+		return err
+	}
+	w := startWatch(s, g)
+	beside, err := r.startProbes(o, s, dir)
+	if err == nil {
+		err = r.direct(s, g.start)
+	}
+	if err != nil {
+		g.kill()
+		w.end()
+		for _, p := range beside {
+			p.kill()
+		}
+		return err
+	}
+	r.record, err = g.result()
+	for _, p := range beside {
+		more, err2 := p.result()
+		r.probes.requests = append(r.probes.requests, more.requests...)
+		err = errors.Join(err, err2)
+	}
+	r.looks = w.end()
+	r.generator = busiest(r.looks)
+	r.other = machine.others(append(beside, g)...)
+	if err == nil && s.gateway != nil {
+		r.promises, err = checkPromises(s.gateway, g.ledger)
+	}
+	return err
+}
+
+// profile is the rate of a part of the trial in the generator's form.
+func (t trial) profile(share float64) string {
 	var steps []string
 	for _, p := range t.phases {
 		steps = append(steps, fmt.Sprintf("%g:%s", p.offered*share, p.length))
 	}
-	cmd := command(o, runtime.NumCPU()-1, o.load, "--json", "--timeline", "--reconnect",
-		"--connections", "2048", "--body-bytes", "1024", "--secret", secret,
-		"--good-within", goodWithin.String(), "--rate", strings.Join(steps, ","), url)
-	cmd.Stderr = os.Stderr
-	data, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("load generator for %s: %w", url, err)
-	}
-	var r struct {
-		Seconds []second `json:"seconds"`
-	}
-	err = json.Unmarshal(data, &r)
-	return r.Seconds, err
+	return strings.Join(steps, ",")
 }
 
-// tally is what one phase came to.
-type tally struct {
-	due, ok, good, failed int
-	shed                  []float64 // share of each tier
-	p50, p99              float64   // ms: medians of the seconds, over all tiers
+func (p phase) store() string { return fmt.Sprintf("%dx%s", p.slots, p.service) }
+
+func (p phase) storeIs(other phase) bool {
+	return p.slots == other.slots && p.service == other.service
 }
 
-func tallyPhase(seconds [][]second, from, to int) tally {
-	var sum tally
-	var p50, p99 []float64
-	for _, rows := range seconds {
-		due, refused := 0, 0
-		for _, row := range rows[min(from, len(rows)):min(to, len(rows))] {
-			due += row.Due
-			refused += row.Refused
-			sum.ok += row.OK
-			sum.good += row.Good
-			sum.failed += row.Failed
-			if row.OK > 0 {
-				p50 = append(p50, row.P50Us/1e3)
-				p99 = append(p99, row.P99Us/1e3)
+// act is something that is done at its time.
+type act struct {
+	at time.Duration
+	do func() error
+}
+
+// acts are what a trial does to its stand, in the order of their times.
+func (r *outcome) acts(s *stand, start time.Time) []act {
+	t := r.trial
+	var all []act
+	starts := t.starts()
+	for n := 1; n < len(t.phases); n++ {
+		if p := t.phases[n]; !p.storeIs(t.phases[n-1]) {
+			all = append(all, act{starts[n], func() error { return s.set(p.store()) }})
+		}
+	}
+	backNow := func() { r.back = time.Since(start) }
+	switch t.kind {
+	case kindStop:
+		all = append(all,
+			act{t.at, func() error { return s.gateway.signal(syscall.SIGSTOP) }},
+			act{t.at + t.lasts, func() error {
+				backNow()
+				return s.gateway.signal(syscall.SIGCONT)
+			}})
+	case kindKill:
+		all = append(all, act{t.at, func() error {
+			if err := s.gateway.restart(); err != nil {
+				return err
 			}
-		}
-		sum.due += due
-		sum.shed = append(sum.shed, float64(refused)/float64(max(due, 1)))
+			backNow()
+			// A fault does not survive the daemon.
+			return s.set(t.phaseAt(time.Since(start)).store())
+		}})
 	}
-	sum.p50, sum.p99 = median(p50), median(p99)
-	return sum
+	slices.SortStableFunc(all, func(a, b act) int { return int(a.at - b.at) })
+	return all
 }
 
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
+func (t trial) phaseAt(at time.Duration) phase {
+	found := t.phases[0]
+	for n, start := range t.starts() {
+		if start <= at {
+			found = t.phases[n]
+		}
 	}
-	slices.Sort(values)
-	return values[len(values)/2]
+	return found
 }
 
-// printTrial prints each phase and the gates, and counts the gates missed.
-func printTrial(out io.Writer, t trial, limiter string, seconds [][]second) int {
-	fmt.Fprintf(out, "\n%s, limiter %s\n", t.name, limiter)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "offered/s\tcapacity/s\tgood/s\tof what was possible\tp50\tp99 ms"+
-		"\tshed high\tdefault\tlow\tlost")
-	var faults []string
-	at := 0
-	for i, p := range t.phases {
-		n := int(p.length / time.Second)
-		sum := tallyPhase(seconds, at, at+n)
-		at += n
-		good := float64(sum.good) / p.length.Seconds()
-		fmt.Fprintf(w, "%.0f\t%.0f\t%.0f\t%.0f %%\t%.1f\t%.1f\t%.1f %%\t%.1f %%\t%.1f %%\t%d\n",
-			p.offered, p.capacity(), good, 100*good/p.due(), sum.p50, sum.p99,
-			100*sum.shed[0], 100*sum.shed[1], 100*sum.shed[2], sum.failed)
-		name := fmt.Sprintf("phase %d", i+1)
-		if good < 0.9*p.due() {
-			faults = append(faults, name+": goodput under 90 % of what was possible")
-		}
-		if p.offered*tiers[0].share < p.capacity() && sum.shed[0] > 0.01 {
-			faults = append(faults, name+": over 1 % of the high tier shed")
-		}
-		if bound := max(3*p.service.Seconds()*1e3, 10); sum.p99 > bound {
-			faults = append(faults, fmt.Sprintf("%s: p99 over %.0f ms", name, bound))
-		}
-		if sum.failed > 0 {
-			faults = append(faults, name+": requests without an answer")
-		}
-		if i > 0 && p.offered < p.capacity() && t.phases[i-1].offered > t.phases[i-1].capacity() {
-			// The first second may hold what was in flight.
-			start := at - n
-			first := tallyPhase(seconds, start+1, start+2)
-			if float64(first.good) < 0.95*float64(first.due) {
-				faults = append(faults, name+": not recovered after 1 s")
-			}
+// direct does what a trial does to its stand, on the generator's clock.
+func (r *outcome) direct(s *stand, start time.Time) error {
+	for _, a := range r.acts(s, start) {
+		time.Sleep(time.Until(start.Add(a.at)))
+		if err := a.do(); err != nil {
+			return err
 		}
 	}
-	_ = w.Flush()
-	for _, fault := range faults {
-		fmt.Fprintf(out, "  MISSED    %s\n", fault)
+	return nil
+}
+
+// startProbes starts the senders of handshakes and probes, one a second each.
+func (r *outcome) startProbes(o options, s *stand, dir string) ([]*generator, error) {
+	if r.trial.kind != kindProbes {
+		return nil, nil
 	}
-	if len(faults) == 0 {
-		fmt.Fprintln(out, "  met       goodput, high tier, p99, no losses, recovery")
+	common := []string{"--connections", "4", "--max-connections", "64", "--unsigned"}
+	rate := fmt.Sprintf(" 1:%s", r.trial.length())
+	body := filepath.Join(dir, "probe.json")
+	if err := os.WriteFile(body, []byte(`{"version":1,"type":0}`), 0o600); err != nil {
+		return nil, err
 	}
-	return len(faults)
+	var all []*generator
+	for name, args := range map[string][]string{
+		"probe": {
+			"--header", "X-Signature-Ed25519: " + strings.Repeat("0", 128),
+			"--header", fmt.Sprintf("X-Signature-Timestamp: %d", time.Now().Unix()),
+			"--body-file", body, "--stream", "probe /hooks/probe" + rate,
+		},
+		"ask": {"--method", "GET", "--stream", "ask /hooks/ask?challenge=bench" + rate},
+	} {
+		g, err := startGenerator(o, dir, name, append(append(args, common...), s.base)...)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, g)
+	}
+	return all, nil
+}
+
+// busiest is the most that the generator used of a core in a second.
+func busiest(looks []look) float64 {
+	most := 0.0
+	for n := 1; n < len(looks); n++ {
+		a, b := looks[n-1], looks[n]
+		if b.at-a.at > lookEvery/2 {
+			most = max(most, (b.generator-a.generator)/(b.at-a.at).Seconds())
+		}
+	}
+	return most
+}
+
+// machine remembers what the machine had done when a trial began.
+type machine struct {
+	stand *stand
+	from  time.Time
+	busy  float64
+	self  float64
+	parts map[string]process
+}
+
+func startMachine(s *stand) machine {
+	busy, _ := machineUsage()
+	self, _ := readProcess(os.Getpid())
+	return machine{stand: s, from: time.Now(), busy: busy, self: self.own, parts: s.parts()}
+}
+
+// others is the cores that were used by nobody who belongs to the trial. Generators have ended and
+// are asked for what they used in all.
+func (m machine) others(generators ...*generator) float64 {
+	busy, _ := machineUsage()
+	self, _ := readProcess(os.Getpid())
+	known := self.own - m.self
+	for name, now := range m.stand.parts() {
+		if before := m.parts[name]; before.pid == now.pid {
+			known += now.own - before.own
+		} else {
+			known += now.own
+		}
+	}
+	for _, g := range generators {
+		known += g.cpu().Seconds()
+	}
+	return max(0, (busy-m.busy-known)/time.Since(m.from).Seconds())
 }

@@ -31,8 +31,11 @@ func describeMachine(out io.Writer, o options) {
 	if _, err := exec.LookPath("taskset"); err != nil || !o.pin || runtime.NumCPU() < 2 {
 		pinned = "nothing pinned"
 	}
-	fmt.Fprintf(out, "each measurement %s, %d round(s), %s, load average %s\n\n",
-		o.length, o.repeat, pinned, firstLine("/proc/loadavg"))
+	fmt.Fprintf(out, "%s, load average %s\n", pinned, firstLine("/proc/loadavg"))
+	if !o.overload {
+		fmt.Fprintf(out, "each measurement %s, %d round(s)\n", o.length, o.repeat)
+	}
+	fmt.Fprintln(out)
 }
 
 func cpuModel() string {

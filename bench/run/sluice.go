@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -13,17 +15,25 @@ type source struct {
 	name        string
 	acknowledge string
 	priority    string
+	proof       string // lines that say how requests are proven; empty: as GitHub does
+	secret      string // empty: the bench's
 }
 
-// configuration is the smallest one that measures the gateway and no destination.
-func configuration(data, shm, listen, admin, secretFile, more string, sources []source) string {
+// configuration is the smallest one that measures the gateway and no destination. `secrets` is the
+// folder of the secrets' files.
+func configuration(data, shm, listen, admin, secrets, more string, sources []source) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "data_dir: %s\nshm_dir: %s\nworkers: 1\nlisteners:\n  - address: %s\n",
 		data, shm, listen)
 	fmt.Fprintf(&b, "admin:\n  http: %s\n%ssources:\n", admin, more)
 	for _, s := range sources {
-		fmt.Fprintf(&b, "  %s:\n    path: /hooks/%s\n    provider: github\n", s.name, s.name)
-		fmt.Fprintf(&b, "    secrets: [\"file:%s\"]\n    acknowledge: %s\n", secretFile, s.acknowledge)
+		proof := s.proof
+		if proof == "" {
+			proof = "    provider: github\n"
+		}
+		fmt.Fprintf(&b, "  %s:\n    path: /hooks/%s\n%s", s.name, s.name, proof)
+		fmt.Fprintf(&b, "    secrets: [\"file:%s\"]\n    acknowledge: %s\n",
+			filepath.Join(secrets, s.name+".secret"), s.acknowledge)
 		if s.priority != "" {
 			fmt.Fprintf(&b, "    priority: %s\n", s.priority)
 		}
@@ -32,11 +42,24 @@ func configuration(data, shm, listen, admin, secretFile, more string, sources []
 	return b.String()
 }
 
+// gateway is a running sluice: its daemon, and the data plane that the daemon has started.
+type gateway struct {
+	o       options
+	base    string // http://HOST:PORT of its senders
+	metrics string // address of /metrics
+	config  string // its configuration file
+	admin   string
+	shm     string
+	args    []string
+	log     *os.File
+	cmd     *exec.Cmd
+}
+
 // startSluice runs the daemon on an empty data directory and waits until it is ready. `more` is
 // further configuration; args are further arguments of `sluice run`.
 func startSluice(
 	o options, dir, more string, sources []source, args ...string,
-) (*subject, error) {
+) (*gateway, error) {
 	for _, name := range []string{"sluice", "sluice-dataplane"} {
 		if _, err := os.Stat(filepath.Join(o.bin, name)); err != nil {
 			return nil, fmt.Errorf("%w: %s is not built", errLeftOut, filepath.Join(o.bin, name))
@@ -50,57 +73,118 @@ func startSluice(
 	if err != nil {
 		return nil, err
 	}
-	secretFile, config := filepath.Join(dir, "secret"), filepath.Join(dir, "sluice.yaml")
-	text := configuration(filepath.Join(dir, "data"), shm, addresses[0], addresses[1],
-		secretFile, more, sources)
-	for name, content := range map[string]string{secretFile: secret, config: text} {
+	g := &gateway{
+		o: o, base: "http://" + addresses[0], admin: "http://" + addresses[1],
+		config: filepath.Join(dir, "sluice.yaml"), shm: shm, args: args,
+	}
+	g.metrics = g.admin + "/metrics"
+	files := map[string]string{
+		g.config: configuration(filepath.Join(dir, "data"), shm, addresses[0], addresses[1], dir,
+			more, sources),
+	}
+	for _, s := range sources {
+		files[filepath.Join(dir, s.name+".secret")] = s.secret
+		if s.secret == "" {
+			files[filepath.Join(dir, s.name+".secret")] = secret
+		}
+	}
+	for name, content := range files {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			return nil, err
 		}
 	}
-	log, err := os.Create(filepath.Join(dir, "sluice.log"))
-	if err != nil {
+	if g.log, err = os.Create(filepath.Join(dir, "sluice.log")); err != nil {
 		return nil, err
 	}
-	args = append([]string{"run", "--config", config}, args...)
-	cmd := command(o, 0, filepath.Join(o.bin, "sluice"), args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	stop := func() {
-		children := childrenOf(cmd.Process.Pid)
-		end(cmd)
-		for _, child := range children {
-			// Only what outlived its supervisor, and only if the number is still its.
-			if p, err := readProcess(child.pid); err == nil && p.name == child.name {
-				_ = syscall.Kill(child.pid, syscall.SIGKILL)
-			}
-		}
-		_ = log.Close()
-		_ = os.RemoveAll(shm)
-	}
-	if err := waitReady("http://" + addresses[1] + "/readyz"); err != nil {
-		stop()
-		tail, _ := os.ReadFile(log.Name())
+	if err := g.launch(); err != nil {
+		g.stop()
+		tail, _ := os.ReadFile(g.log.Name())
 		return nil, fmt.Errorf("%w; its log ends:\n%s", err, lastLines(tail, 15))
 	}
-	metrics := "http://" + addresses[1] + "/metrics"
-	return &subject{
-		url:     "http://" + addresses[0] + "/hooks/" + sources[0].name,
-		metrics: metrics,
-		config:  config,
-		usage:   func() (usage, error) { return sluiceUsage(cmd.Process.Pid, metrics) },
-		stop:    stop,
-	}, nil
+	return g, nil
 }
 
-func childrenOf(pid int) []process {
-	var children []process
-	for _, p := range processes() {
-		if p.parent == pid {
-			children = append(children, p)
+// launch starts the daemon and waits until it is ready.
+func (g *gateway) launch() error {
+	args := append([]string{"run", "--config", g.config}, g.args...)
+	g.cmd = command(g.o, 0, filepath.Join(g.o.bin, "sluice"), args...)
+	g.cmd.Stdout, g.cmd.Stderr = g.log, g.log
+	if err := g.cmd.Start(); err != nil {
+		g.cmd = nil
+		return err
+	}
+	return waitReady(g.admin + "/readyz")
+}
+
+func (g *gateway) stop() {
+	if g.cmd != nil {
+		end(g.cmd)
+		for _, plane := range g.planes() {
+			_ = syscall.Kill(plane.pid, syscall.SIGKILL) // it has outlived its supervisor
 		}
 	}
-	return children
+	_ = g.log.Close()
+	_ = os.RemoveAll(g.shm)
+}
+
+// planes are the data planes that work in its folder. After a restart of the daemon they are
+// nobody's children.
+func (g *gateway) planes() []process {
+	var found []process
+	for _, p := range processes() {
+		if !strings.HasPrefix(p.name, "sluice-data") {
+			continue
+		}
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+		if strings.Contains(string(line), "--shm\x00"+g.shm+"/") {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func (g *gateway) signal(s syscall.Signal) error { return g.cmd.Process.Signal(s) }
+
+// restart kills the daemon, and only it, and starts it again: it takes the living data plane over.
+func (g *gateway) restart() error {
+	if err := g.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	_ = g.cmd.Wait() // it was killed, and says so
+	return g.launch()
+}
+
+// parts are its processes by what they do.
+func (g *gateway) parts() map[string]process {
+	found := map[string]process{}
+	if p, err := readProcess(g.cmd.Process.Pid); err == nil {
+		found["control"] = p
+	}
+	for _, p := range g.planes() {
+		found["dataplane"] = p
+	}
+	return found
+}
+
+// run asks the command line of the running daemon.
+func (g *gateway) run(args ...string) ([]byte, error) {
+	cmd := exec.Command(filepath.Join(g.o.bin, "sluice"), append(args, "--config", g.config)...)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sluice %s: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+// setStore puts a synthetic store, SLOTSxTIME, in front of the journal.
+func (g *gateway) setStore(text string) error { return g.setFault("slots", text) }
+
+// setFault slows the journal's writes down.
+func (g *gateway) setFault(kind, argument string) error {
+	_, err := g.run("fault", "set", "journal.write", kind, argument)
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -32,7 +33,6 @@ var errLeftOut = errors.New("not measured here")
 type subject struct {
 	url     string // where hooks go; of several sources, the first one's
 	metrics string // address of /metrics; peers have none
-	config  string // sluice's configuration file
 	usage   func() (usage, error)
 	stop    func()
 }
@@ -40,42 +40,66 @@ type subject struct {
 func start(o options, k key, dir string) (*subject, error) {
 	switch k.subject {
 	case "ring", "durable":
-		return startSluice(o, dir, "", []source{{name: "github", acknowledge: k.subject}})
+		g, err := startSluice(o, dir, "", []source{{name: "github", acknowledge: k.subject}})
+		if err != nil {
+			return nil, err
+		}
+		return &subject{
+			url: g.base + "/hooks/github", metrics: g.metrics, stop: g.stop,
+			usage: func() (usage, error) { return sluiceUsage(g.cmd.Process.Pid, g.metrics) },
+		}, nil
 	case "nethttp-postgres":
 		if o.postgres == "" {
 			return nil, fmt.Errorf("%w: no --postgres URL", errLeftOut)
 		}
 	}
-	return startPeer(o, k.subject, dir)
-}
-
-func startPeer(o options, mode, dir string) (*subject, error) {
-	cmd := command(o, 0, o.peers, mode, "--secret", secret,
-		"--file", filepath.Join(dir, "peer.log"), "--postgres", o.postgres)
-	cmd.Stderr = os.Stderr
-	stdout, err := cmd.StdoutPipe()
+	p, err := launchPeer(o, k.subject, dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	stop := func() { end(cmd) }
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	address, found := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
-	if err != nil || !found {
-		stop()
-		return nil, fmt.Errorf("%s did not start: %q, %w", mode, line, err)
-	}
 	read := func() (usage, error) {
-		u, err := peerUsage(cmd.Process.Pid)
-		if err == nil && mode == "nethttp-postgres" {
+		u, err := peerUsage(p.cmd.Process.Pid)
+		if err == nil && k.subject == "nethttp-postgres" {
 			u["store"] = postgresUsage()
 		}
 		return u, err
 	}
-	return &subject{url: "http://" + address + "/hooks/github", usage: read, stop: stop}, nil
+	return &subject{url: p.base + "/hooks/github", usage: read, stop: p.stop}, nil
 }
+
+// peer is a running peer.
+type peer struct {
+	cmd   *exec.Cmd
+	base  string // http://HOST:PORT
+	stdin io.WriteCloser
+}
+
+func launchPeer(o options, mode, dir string, args ...string) (*peer, error) {
+	args = append([]string{mode, "--secret", secret, "--file", filepath.Join(dir, "peer.log"),
+		"--postgres", o.postgres}, args...)
+	p := &peer{cmd: command(o, 0, o.peers, args...)}
+	p.cmd.Stderr = os.Stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	address, found := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
+	if err != nil || !found {
+		p.stop()
+		return nil, fmt.Errorf("%s did not start: %q, %w", mode, line, err)
+	}
+	p.base = "http://" + address
+	return p, nil
+}
+
+func (p *peer) stop() { end(p.cmd) }
 
 // end asks a process to stop and, after a while, makes it.
 func end(cmd *exec.Cmd) {
@@ -103,18 +127,21 @@ func waitReady(url string) error {
 	return fmt.Errorf("sluice was not ready after %s: %w", readyAfter, last)
 }
 
-// freeAddresses asks the kernel for unused ports.
+// freeAddresses finds unused ports outside the range from which outgoing connections take theirs:
+// none of the generator's may sit on one when a daemon comes back.
 func freeAddresses(count int) ([]string, error) {
 	var addresses []string
-	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000)))
 		if err != nil {
-			return nil, err
+			continue
 		}
 		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
+		if addresses = append(addresses, l.Addr().String()); len(addresses) == count {
+			return addresses, nil
+		}
 	}
-	return addresses, nil
+	return nil, errors.New("no free port")
 }
 
 // memoryFolder is where tmpfs is mounted on Linux; elsewhere the lanes would hit a disk.
@@ -131,7 +158,9 @@ func scrape(url string, names ...string) map[string]float64 {
 	if url == "" {
 		return found
 	}
-	answer, err := http.Get(url)
+	// A daemon that was stopped on purpose must not stop who watches it.
+	client := http.Client{Timeout: lookEvery / 2}
+	answer, err := client.Get(url)
 	if err != nil {
 		return found
 	}

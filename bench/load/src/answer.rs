@@ -16,6 +16,8 @@ pub struct Answer {
     pub close: bool,
     /// Where the value of `X-Event-Id` stands in the buffer.
     pub event_id: Option<Range<usize>>,
+    /// `Retry-After` in seconds; its form with a date is not read.
+    pub retry_after: Option<u32>,
 }
 
 /// `None`: more bytes are needed. A fault says what the server sent wrongly.
@@ -54,6 +56,7 @@ pub fn read(buf: &[u8]) -> Result<Option<Answer>, &'static str> {
     };
     let mut close = false;
     let mut event_id = None;
+    let mut retry_after = None;
     let mut body_len = None;
     let mut at = 0;
     while at < head.len() {
@@ -72,6 +75,8 @@ pub fn read(buf: &[u8]) -> Result<Option<Answer>, &'static str> {
                 return Err("a chunked answer is not read here");
             } else if name.eq_ignore_ascii_case(b"connection") {
                 close = value.eq_ignore_ascii_case(b"close");
+            } else if name.eq_ignore_ascii_case(b"retry-after") {
+                retry_after = number(value).and_then(|seconds| u32::try_from(seconds).ok());
             } else if name.eq_ignore_ascii_case(b"x-event-id") {
                 let from = at + colon + 1 + line[colon + 1..].len()
                     - line[colon + 1..].trim_ascii_start().len();
@@ -96,6 +101,7 @@ pub fn read(buf: &[u8]) -> Result<Option<Answer>, &'static str> {
         len,
         close,
         event_id,
+        retry_after,
     }))
 }
 
@@ -131,6 +137,21 @@ mod tests {
             (answer.status, answer.close, answer.event_id),
             (503, true, None)
         );
+    }
+
+    #[test]
+    fn retry_after_is_read_in_seconds() {
+        for (value, want) in [
+            ("17", Some(17)),
+            ("0", Some(0)),
+            ("Fri, 31 Dec 1999 23:59:59 GMT", None),
+            ("99999999999", None),
+        ] {
+            let text =
+                format!("HTTP/1.1 503 Busy\r\nretry-after: {value}\r\nContent-Length: 0\r\n\r\n");
+            let answer = read(text.as_bytes()).unwrap().unwrap();
+            assert_eq!(answer.retry_after, want, "{value}");
+        }
     }
 
     #[test]

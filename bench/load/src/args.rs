@@ -4,7 +4,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::limits::{BODIES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, DURATION_MAX, REQUESTS_MAX};
+use crate::limits::{
+    BODIES_MAX, BODY_BYTES_MAX, CONNECTIONS_MAX, DURATION_MAX, REQUESTS_MAX, STREAMS_MAX, TRIES_MAX,
+};
 use crate::schedule::Schedule;
 
 /// What `--help` prints.
@@ -23,6 +25,13 @@ Load
   --timeout LEN        give an answer up after this long (default 5s)
   --grace LEN          after the last due time, wait so long for what is owed (default 5s)
   --reconnect          go on after a connection error; without it the connection is lost
+  --max-connections N  open more, up to N, while due requests find no free connection
+  --stream 'NAME PATH RATE'
+                       several kinds of senders in one run, each with a path and a rate or profile
+                       of its own over one set of connections; may be repeated, replaces --rate and
+                       the address' path. A rate of 0 is a pause
+  --tries N            send a delivery that was refused (429, 5xx) or lost up to N times in all:
+                       after Retry-After where the answer has one, else after 5s (default 1)
 
 Request (GitHub's form: X-Hub-Signature-256, X-GitHub-Delivery unique for each request)
   --secret S           signing secret (default: the one of GitHub's guide)
@@ -31,6 +40,7 @@ Request (GitHub's form: X-Hub-Signature-256, X-GitHub-Delivery unique for each r
   --bodies N           how many different bodies, signed ahead (default 8)
   --body-file F        send this file instead; may be repeated
   --header 'N: V'      one more header; may be repeated
+  --method M           POST or GET; a GET has no body and no signature (default POST)
   --seed N             seed of the delivery ids (default: the clock)
 
 Output
@@ -38,10 +48,15 @@ Output
   --timeline           also one line for each second of the schedule
   --good-within LEN    a 2xx within this time is `good` in the timeline (default 1s)
   --ledger FILE        every acknowledged delivery: `DELIVERY EVENT`, one a line
+  --record FILE        how each request ended, one a line, times since the first due one:
+                       `NAME INDEX TRY DUE_US TOOK_US CODE RETRY_AFTER_S`; CODE may be timeout,
+                       closed, protocol, unsent or after-end. Two more kinds of line:
+                       `start UNIX_NS` and `@ AT_US CONNECTIONS`, five times a second
 
 Latency counts from the moment a request was due, so it includes the wait for a free
 connection; it is of 2xx answers only. `unsent` are due requests that found no free
-connection until the grace was over: with any of them the server was saturated.
+connection within --timeout, or until the grace was over: with any of them the server was
+saturated. Repeats that are due after the end of the schedule are not sent.
 Exit code: 0 done, 1 nothing was answered or nothing to connect to, 2 wrong usage.
 ";
 
@@ -58,14 +73,20 @@ pub enum Parsed {
 pub struct Args {
     /// Where the requests go.
     pub target: Target,
-    /// When they are due; `None` is the closed loop.
-    pub schedule: Option<Schedule>,
+    /// Who sends, at least one.
+    pub streams: Vec<Stream>,
+    /// Whether the answers set the rate instead of the schedules.
+    pub closed: bool,
     /// Length of the run.
     pub duration: Duration,
     /// Requests at most.
     pub count: u64,
-    /// Keep-alive connections.
+    /// Keep-alive connections at the start.
     pub connections: usize,
+    /// Keep-alive connections at most.
+    pub connections_max: usize,
+    /// How often one delivery is sent at most.
+    pub tries: u32,
     /// How long an answer may take.
     pub timeout: Duration,
     /// How long the run waits for what is owed after its end.
@@ -82,6 +103,8 @@ pub struct Args {
     pub body_files: Vec<PathBuf>,
     /// More header lines.
     pub headers: Vec<String>,
+    /// Whether requests are GETs without a body.
+    pub get: bool,
     /// Seed of the delivery ids.
     pub seed: u64,
     /// JSON or text.
@@ -92,6 +115,19 @@ pub struct Args {
     pub good_within: Duration,
     /// Where acknowledged deliveries are noted.
     pub ledger: Option<PathBuf>,
+    /// Where each request's end is noted.
+    pub record: Option<PathBuf>,
+}
+
+/// One kind of senders.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// Its name in the record.
+    pub name: String,
+    /// The request target.
+    pub path: String,
+    /// When its deliveries are due first; empty in the closed loop.
+    pub schedule: Schedule,
 }
 
 /// Where the requests go.
@@ -129,13 +165,37 @@ impl Target {
             .map_err(|err| format!("{host}: {err}"))?
             .next()
             .ok_or_else(|| format!("{host}: the name has no address"))?;
-        if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return Err(format!("{url}: a blank or control character in the path"));
-        }
         Ok(Self {
             address,
             host: host.to_string(),
-            path: path.to_string(),
+            path: path_of(path)?,
+        })
+    }
+}
+
+fn path_of(text: &str) -> Result<String, String> {
+    if !text.starts_with('/') || text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err(format!(
+            "{text:?}: a path begins with / and has no blank or control character"
+        ));
+    }
+    Ok(text.to_string())
+}
+
+impl Stream {
+    /// Reads `NAME PATH RATE`.
+    fn parse(text: &str, duration: Duration) -> Result<Self, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let &[name, path, rate] = words.as_slice() else {
+            return Err(format!("--stream {text:?}: NAME PATH RATE is wanted"));
+        };
+        if matches!(name, "start" | "@") {
+            return Err(format!("{text:?}: the record needs the word {name} itself"));
+        }
+        Ok(Self {
+            name: name.to_string(),
+            path: path_of(path)?,
+            schedule: Schedule::parse(rate, duration)?,
         })
     }
 }
@@ -148,10 +208,13 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Parsed, String> 
             host: "".into(),
             path: "".into(),
         },
-        schedule: None,
+        streams: Vec::new(),
+        closed: false,
         duration: Duration::from_secs(10),
         count: REQUESTS_MAX,
         connections: 64,
+        connections_max: 0,
+        tries: 1,
         timeout: Duration::from_secs(5),
         grace: Duration::from_secs(5),
         reconnect: false,
@@ -160,15 +223,17 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Parsed, String> 
         bodies: 8,
         body_files: Vec::new(),
         headers: Vec::new(),
+        get: false,
         seed: clock_seed(),
         json: false,
         timeline: false,
         good_within: Duration::from_secs(1),
         ledger: None,
+        record: None,
     };
     let mut url = None;
     let mut rate = None;
-    let mut closed = false;
+    let mut streams = Vec::new();
     while let Some(flag) = words.next() {
         let mut value = || {
             words
@@ -178,7 +243,13 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Parsed, String> 
         match flag.as_str() {
             "--help" | "-h" => return Ok(Parsed::Help),
             "--rate" => rate = Some(value()?),
-            "--closed" => closed = true,
+            "--closed" => args.closed = true,
+            "--stream" => streams.push(value()?),
+            "--tries" => args.tries = number(&flag, &value()?, 1, TRIES_MAX)? as u32,
+            "--max-connections" => {
+                args.connections_max =
+                    number(&flag, &value()?, 1, CONNECTIONS_MAX as u64)? as usize;
+            }
             "--connections" => {
                 args.connections = number(&flag, &value()?, 1, CONNECTIONS_MAX as u64)? as usize;
             }
@@ -195,25 +266,54 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Parsed, String> 
             "--bodies" => args.bodies = number(&flag, &value()?, 1, BODIES_MAX as u64)? as usize,
             "--body-file" => args.body_files.push(value()?.into()),
             "--header" => args.headers.push(header(value()?)?),
+            "--method" => args.get = method(&value()?)?,
             "--seed" => args.seed = number(&flag, &value()?, 0, u64::MAX)?,
             "--json" => args.json = true,
             "--timeline" => args.timeline = true,
             "--good-within" => args.good_within = duration(&value()?)?,
             "--ledger" => args.ledger = Some(value()?.into()),
+            "--record" => args.record = Some(value()?.into()),
             _ if flag.starts_with('-') => return Err(format!("unknown flag {flag}")),
             _ if url.is_some() => return Err(format!("{flag}: one address only")),
             _ => url = Some(flag),
         }
     }
     args.target = Target::parse(&url.ok_or("no address given, as http://127.0.0.1:8080/hooks/x")?)?;
-    if closed && rate.is_some() {
-        return Err("--closed has no --rate: the answers set it".into());
+    if args.closed && (rate.is_some() || !streams.is_empty()) {
+        return Err("--closed has no --rate and no --stream: the answers set it".into());
     }
-    if !closed {
-        let schedule = Schedule::parse(rate.as_deref().unwrap_or("1000"), args.duration)?;
-        args.duration = schedule.length();
-        args.schedule = Some(schedule);
+    if rate.is_some() && !streams.is_empty() {
+        return Err("--stream has its own rate: leave --rate out".into());
     }
+    if streams.len() > STREAMS_MAX {
+        return Err(format!("--stream: at most {STREAMS_MAX}"));
+    }
+    for text in &streams {
+        args.streams.push(Stream::parse(text, args.duration)?);
+    }
+    if args.streams.is_empty() {
+        let schedule = if args.closed {
+            Schedule::default()
+        } else {
+            Schedule::parse(rate.as_deref().unwrap_or("1000"), args.duration)?
+        };
+        args.streams.push(Stream {
+            name: "all".into(),
+            path: args.target.path.clone(),
+            schedule,
+        });
+    }
+    if !args.closed {
+        let lengths = args.streams.iter().map(|stream| stream.schedule.length());
+        args.duration = lengths.max().unwrap_or_default();
+        let count: u64 = args.streams.iter().map(|s| s.schedule.count()).sum();
+        if !(1..=REQUESTS_MAX).contains(&count) {
+            return Err(format!(
+                "{count} requests in all: 1 to {REQUESTS_MAX} can be sent"
+            ));
+        }
+    }
+    args.connections_max = args.connections_max.max(args.connections);
     if args.duration > DURATION_MAX {
         return Err(format!(
             "the run is {:?} long, at most {DURATION_MAX:?}",
@@ -251,6 +351,15 @@ fn number(flag: &str, text: &str, min: u64, max: u64) -> Result<u64, String> {
     }
 }
 
+/// Whether it is GET.
+fn method(name: &str) -> Result<bool, String> {
+    match name {
+        "GET" => Ok(true),
+        "POST" => Ok(false),
+        _ => Err(format!("--method {name}: POST or GET")),
+    }
+}
+
 fn header(line: String) -> Result<String, String> {
     let named = line
         .split_once(':')
@@ -281,7 +390,9 @@ mod tests {
     #[test]
     fn the_defaults_are_an_open_loop_of_ten_seconds() {
         let args = read("http://127.0.0.1:8080/hooks/github").unwrap();
-        assert_eq!(args.schedule.unwrap().count(), 10_000);
+        assert_eq!(args.streams[0].schedule.count(), 10_000);
+        assert_eq!(args.streams[0].path, "/hooks/github");
+        assert_eq!((args.connections_max, args.tries), (64, 1));
         assert_eq!(args.target.path, "/hooks/github");
         assert_eq!(args.target.host, "127.0.0.1:8080");
         assert_eq!(args.target.address, "127.0.0.1:8080".parse().unwrap());
@@ -295,6 +406,43 @@ mod tests {
     }
 
     #[test]
+    fn streams_have_paths_and_rates_of_their_own() {
+        let read_words = |words: &[&str]| match parse(words.iter().map(|w| w.to_string())) {
+            Ok(Parsed::Run(args)) => Ok(*args),
+            Ok(Parsed::Help) => Err("help".into()),
+            Err(fault) => Err(fault),
+        };
+        let args = read_words(&[
+            "--stream",
+            "high /hooks/high 10:1s,0:1s,20:2s",
+            "--stream",
+            "low /hooks/low 5",
+            "--duration",
+            "2s",
+            "http://127.0.0.1:1",
+        ])
+        .unwrap();
+        let paths: Vec<&str> = args.streams.iter().map(|s| s.path.as_str()).collect();
+        assert_eq!(paths, ["/hooks/high", "/hooks/low"]);
+        let counts: Vec<u64> = args.streams.iter().map(|s| s.schedule.count()).collect();
+        assert_eq!(counts, [50, 10]);
+        assert_eq!(args.duration, Duration::from_secs(4));
+        for stream in [
+            "high /x",
+            "high x 5",
+            "start /x 5",
+            "@ /x 5",
+            "a /x 5 6",
+            "a /x 0",
+        ] {
+            assert!(
+                read_words(&["--stream", stream, "http://127.0.0.1:1"]).is_err(),
+                "{stream}"
+            );
+        }
+    }
+
+    #[test]
     fn wrong_usage_is_named() {
         for (line, word) in [
             ("", "no address"),
@@ -305,6 +453,8 @@ mod tests {
             ("--fast http://127.0.0.1:1/", "--fast"),
             ("http://127.0.0.1:1/ --rate", "needs a value"),
             ("--header X http://127.0.0.1:1/", "Name: value"),
+            ("--method PUT http://127.0.0.1:1/", "POST or GET"),
+            ("--tries 0 http://127.0.0.1:1/", "--tries"),
         ] {
             let fault = read(line).unwrap_err();
             assert!(fault.contains(word), "{line}: {fault}");
@@ -324,6 +474,6 @@ mod tests {
             assert!(HELP.contains(flag), "{flag}");
             seen += 1;
         }
-        assert!(seen >= 18, "only {seen} flags found");
+        assert!(seen >= 23, "only {seen} flags found");
     }
 }

@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
+use crate::agenda::Due;
 use crate::answer::{self, Answer};
 use crate::limits::ANSWER_BYTES_MAX;
 
@@ -33,11 +34,9 @@ pub enum State {
 /// The request that is out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flight {
-    /// Its index, which its delivery id is made of.
-    pub index: u64,
-    /// When it was due, in nanoseconds since the start.
-    pub due_ns: u64,
-    /// When it was written.
+    /// What was due.
+    pub due: Due,
+    /// When it was written, in nanoseconds since the start.
     pub sent_ns: u64,
 }
 

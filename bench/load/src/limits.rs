@@ -10,6 +10,14 @@ pub const DURATION_MAX: Duration = Duration::from_secs(3600);
 pub const REQUESTS_MAX: u64 = 500_000_000;
 /// Steps of one `--rate` profile.
 pub const STEPS_MAX: usize = 64;
+/// Streams of one run.
+pub const STREAMS_MAX: usize = 64;
+/// How often one delivery is sent.
+pub const TRIES_MAX: u64 = 100;
+/// Wait before the next try of a delivery whose answer named none, or that had no answer.
+pub const TRY_WAIT: Duration = Duration::from_secs(5);
+/// How often the record notes the connections.
+pub const PULSE_EVERY: Duration = Duration::from_millis(200);
 /// Bytes of one body.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 /// Distinct bodies that are signed ahead.

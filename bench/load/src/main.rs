@@ -2,17 +2,18 @@
 //!
 //! It does not slow down with the server: a request counts from the moment at which it was
 //! *due*, so a stall is charged to every request that it delayed, not only to the ones in
-//! flight. It does not judge (gates live in `bench/run`), does not speak TLS or HTTP/2, and
-//! does not resend a delivery that failed.
+//! flight. It does not judge (gates live in `bench/run`), and does not speak TLS or HTTP/2.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod agenda;
 mod answer;
 mod args;
 mod conn;
 mod engine;
 mod ledger;
 mod limits;
+mod record;
 mod report;
 mod request;
 mod schedule;

@@ -70,6 +70,8 @@ pub struct Report {
     pub sent: u64,
     /// Due, but never written.
     pub unsent: u64,
+    /// Repeats that were due after the end of the schedule.
+    pub after_end: u64,
     /// Answers by code.
     pub codes: BTreeMap<u16, u64>,
     /// Requests without an answer, by fault.
@@ -238,7 +240,8 @@ impl Report {
         let q = |q: f64| self.latency.value_at_quantile(q);
         let mut out = format!(
             "{{\"mode\":\"{}\",\"asked_per_s\":{:.3},\"connections\":{},\"body_bytes\":{},\
-             \"elapsed_s\":{:.6},\"sent\":{},\"unsent\":{},\"ok\":{},\"ok_per_s\":{:.3},\
+             \"elapsed_s\":{:.6},\"sent\":{},\"unsent\":{},\
+             \"after_end\":{},\"ok\":{},\"ok_per_s\":{:.3},\
              \"codes\":{{{}}},\"errors\":{{{}}},\"reconnects\":{},\
              \"connect_failures\":{},\"latency_us\":{{\"p50\":{},\
              \"p90\":{},\"p99\":{},\"p999\":{},\"max\":{},\"mean\":{:.1}}},\"cpu_s\":{:.6}",
@@ -249,6 +252,7 @@ impl Report {
             self.elapsed.as_secs_f64(),
             self.sent,
             self.unsent,
+            self.after_end,
             self.ok(),
             self.rate_ok(),
             codes.join(","),

@@ -18,6 +18,10 @@ pub struct Template {
 pub struct Recipe<'a> {
     /// Where they go.
     pub target: &'a Target,
+    /// The request target, which may be another than the one of `target`.
+    pub path: &'a str,
+    /// A GET: without body and signature.
+    pub get: bool,
     /// Signs the body as GitHub does; without one nothing is signed.
     pub secret: Option<&'a [u8]>,
     /// More header lines, `Name: value`.
@@ -27,25 +31,33 @@ pub struct Recipe<'a> {
 impl Template {
     /// Lays out the request for one body.
     pub fn new(recipe: &Recipe, body: &[u8]) -> Self {
+        let (method, body) = if recipe.get {
+            ("GET", &body[..0])
+        } else {
+            ("POST", body)
+        };
         let mut head = format!(
-            "POST {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: sluice-load\r\n\
-             Content-Type: application/json\r\nX-GitHub-Event: push\r\n",
-            recipe.target.path, recipe.target.host
+            "{method} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: sluice-load\r\n\
+             X-GitHub-Event: push\r\n",
+            recipe.path, recipe.target.host
         );
         for line in recipe.headers {
             head.push_str(line);
             head.push_str("\r\n");
         }
-        if let Some(secret) = recipe.secret {
+        if let Some(secret) = recipe.secret.filter(|_| !recipe.get) {
             head.push_str(&format!(
                 "X-Hub-Signature-256: sha256={}\r\n",
                 sign(secret, body)
             ));
         }
-        head.push_str(&format!(
-            "Content-Length: {}\r\nX-GitHub-Delivery: ",
-            body.len()
-        ));
+        if !recipe.get {
+            head.push_str(&format!(
+                "Content-Type: application/json\r\nContent-Length: {}\r\n",
+                body.len()
+            ));
+        }
+        head.push_str("X-GitHub-Delivery: ");
         let delivery_at = head.len();
         head.push_str(&"0".repeat(DELIVERY_LEN));
         head.push_str("\r\n\r\n");
@@ -143,6 +155,8 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:1/hooks/github").unwrap();
         let recipe = Recipe {
             target: &target,
+            path: &target.path,
+            get: false,
             secret: Some(b"k"),
             headers: &["X-A: b".into()],
         };
@@ -159,6 +173,29 @@ mod tests {
         assert!(text.ends_with("-000000000abc\r\n\r\n{}"), "{text}");
         let differing = first.iter().zip(&second).filter(|(a, b)| a != b).count();
         assert_eq!((first.len(), differing), (second.len(), 3));
+    }
+
+    #[test]
+    fn a_get_has_neither_body_nor_signature() {
+        let target = Target::parse("http://127.0.0.1:1").unwrap();
+        let recipe = Recipe {
+            target: &target,
+            path: "/hooks/x?challenge=1",
+            get: true,
+            secret: Some(b"k"),
+            headers: &[],
+        };
+        let mut template = Template::new(&recipe, b"{}");
+        let text = String::from_utf8(template.with_delivery(&[b'7'; 36]).to_vec()).unwrap();
+        assert!(
+            text.starts_with("GET /hooks/x?challenge=1 HTTP/1.1\r\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("7777\r\n\r\n"), "{text}");
+        assert!(
+            !text.contains("Length") && !text.contains("sha256"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -9,14 +9,14 @@ use crate::limits::{REQUESTS_MAX, STEPS_MAX};
 /// A stretch of constant rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Requests per second.
+    /// Requests per second; 0 is a pause.
     pub rate: f64,
     /// How long it holds.
     pub length: Duration,
 }
 
 /// Steps of constant rate, one after the other.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
     steps: Vec<Step>,
 }
@@ -38,8 +38,8 @@ impl Schedule {
             let rate: f64 = rate
                 .parse()
                 .map_err(|_| format!("--rate: {rate} is no number"))?;
-            if !(rate > 0.0 && rate.is_finite()) {
-                return Err(format!("--rate {rate}: must be over 0"));
+            if !(rate >= 0.0 && rate.is_finite()) {
+                return Err(format!("--rate {rate}: must not be under 0"));
             }
             steps.push(Step { rate, length });
         }
@@ -51,9 +51,9 @@ impl Schedule {
         }
         let schedule = Self { steps };
         let count = schedule.count();
-        if count > REQUESTS_MAX {
+        if !(1..=REQUESTS_MAX).contains(&count) {
             return Err(format!(
-                "--rate: {count} requests in all, at most {REQUESTS_MAX}"
+                "--rate: {count} requests in all: 1 to {REQUESTS_MAX} can be sent"
             ));
         }
         Ok(schedule)
@@ -119,8 +119,15 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_of_zero_is_a_pause() {
+        let schedule = Schedule::parse("0:2s,10:1s", Duration::ZERO).unwrap();
+        assert_eq!(schedule.count(), 10);
+        assert_eq!(schedule.ticks().next(), Some(2_000_000_000));
+    }
+
+    #[test]
     fn a_rate_that_cannot_be_kept_is_refused() {
-        for text in ["0", "-1", "many", "10:1s,20", "NaN", "1000000000"] {
+        for text in ["0", "0:5s", "-1", "many", "10:1s,20", "NaN", "1000000000"] {
             assert!(
                 Schedule::parse(text, Duration::from_secs(10)).is_err(),
                 "{text}"

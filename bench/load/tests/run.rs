@@ -41,7 +41,7 @@ fn converse(mut stream: TcpStream, seen: &AtomicU64, answer: &dyn Fn(u64, &str) 
             }
         };
         let head = String::from_utf8(buf[..head_len].to_vec()).unwrap();
-        let body_len: usize = field(&head, "Content-Length").parse().unwrap();
+        let body_len: usize = field(&head, "Content-Length").parse().unwrap_or(0);
         while buf.len() < head_len + body_len {
             match stream.read(&mut chunk) {
                 Ok(n) if n > 0 => buf.extend_from_slice(&chunk[..n]),
@@ -291,4 +291,144 @@ fn nothing_to_connect_to_is_exit_1_and_wrong_usage_is_exit_2() {
     let help = load(&["--help"]);
     assert_eq!(help.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&help.stdout).contains("--ledger FILE"));
+}
+
+/// Runs with a record and gives its lines of requests as words, and its number of pulses.
+fn recorded(name: &str, args: &[&str]) -> (Output, Vec<Vec<String>>, usize) {
+    let file = std::env::temp_dir().join(format!("sluice-load-{name}-{}", std::process::id()));
+    let mut words = vec!["--json", "--record", file.to_str().unwrap()];
+    words.extend(args);
+    let output = load(&words);
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("start "), "{text}");
+    let (pulses, requests): (Vec<_>, Vec<_>) = lines.partition(|line| line.starts_with('@'));
+    let words = |line: &&str| line.split(' ').map(String::from).collect();
+    (output, requests.iter().map(words).collect(), pulses.len())
+}
+
+#[test]
+fn each_stream_goes_to_its_path_at_its_rate_and_is_in_the_record() {
+    let (url, _) = serve(|_, head| {
+        if head.starts_with("POST /low ") {
+            return Some("HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n".into());
+        }
+        assert!(head.starts_with("POST /high "), "{head}");
+        accepted("e")
+    });
+    let (output, requests, pulses) = recorded(
+        "streams",
+        &[
+            "--stream",
+            "up /high 50:1s",
+            "--stream",
+            "down /low 0:500ms,40:500ms",
+            &url,
+        ],
+    );
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(requests.len(), 70);
+    assert!(pulses >= 4, "{pulses}");
+    for words in &requests {
+        let due_us: u64 = words[3].parse().unwrap();
+        match words[0].as_str() {
+            "up" => assert_eq!((&*words[2], &*words[5], &*words[6]), ("1", "200", "0")),
+            _ => {
+                assert_eq!((&*words[0], &*words[5], &*words[6]), ("down", "503", "7"));
+                assert!(due_us >= 500_000, "{words:?}");
+            }
+        }
+    }
+    assert_eq!(requests.iter().filter(|words| words[0] == "up").count(), 50);
+}
+
+#[test]
+fn a_refused_delivery_comes_again_after_retry_after_with_its_id() {
+    let ids = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = ids.clone();
+    let (url, _) = serve(move |index, head| {
+        seen.lock()
+            .unwrap()
+            .push(field(head, "X-GitHub-Delivery").to_string());
+        if index < 3 {
+            let wait = if index < 2 { 1 } else { 60 };
+            return Some(format!(
+                "HTTP/1.1 503 Busy\r\nRetry-After: {wait}\r\nContent-Length: 0\r\n\r\n"
+            ));
+        }
+        accepted("e")
+    });
+    // Two deliveries: both are refused and come again after a second; of those repeats one is
+    // told to come later than the run is long.
+    let profile = "x /x 2:1s,0:2s";
+    let (output, requests, _) = recorded("repeats", &["--tries", "3", "--stream", profile, &url]);
+    assert!(output.status.success(), "{output:?}");
+    let ids = ids.lock().unwrap();
+    assert_eq!(ids.len(), 4);
+    assert_eq!((&ids[0], &ids[1]), (&ids[2], &ids[3]));
+    assert_ne!(ids[0], ids[1]);
+    let of = |attempt: &str| -> Vec<&str> {
+        let tries = requests.iter().filter(|words| words[2] == attempt);
+        tries.map(|words| words[5].as_str()).collect()
+    };
+    assert_eq!((of("1"), of("2")), (vec!["503", "503"], vec!["503", "200"]));
+    assert_eq!(of("3"), ["after-end"]);
+    for words in requests.iter().filter(|words| words[2] == "2") {
+        let due_us: u64 = words[3].parse().unwrap();
+        assert!(due_us >= 1_000_000, "{words:?}");
+    }
+    assert_eq!(number(&output, "after_end"), 1.0);
+}
+
+#[test]
+fn a_refusal_for_good_is_not_tried_again() {
+    let (url, count) = serve(|_, _| Some("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".into()));
+    let args = [
+        "--tries",
+        "5",
+        "--rate",
+        "10",
+        "--duration",
+        "500ms",
+        "--json",
+        &url,
+    ];
+    assert!(load(&args).status.success());
+    assert_eq!(count.load(Ordering::SeqCst), 5);
+}
+
+#[test]
+fn connections_are_added_while_requests_wait_for_one() {
+    // Every request is held until 20 are there, which needs 20 connections at once.
+    let together = Arc::new(std::sync::Barrier::new(20));
+    let (url, _) = serve(move |_, _| {
+        together.wait();
+        accepted("e")
+    });
+    let args = [
+        "--rate",
+        "100:200ms",
+        "--connections",
+        "1",
+        "--max-connections",
+    ];
+    let output = load(&[&args[..], &["64", "--reconnect", "--json", &url]].concat());
+    assert_eq!(
+        (number(&output, "ok"), number(&output, "unsent")),
+        (20.0, 0.0),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_get_is_sent_without_a_body() {
+    let (url, _) = serve(|_, head| {
+        assert!(head.starts_with("GET /hooks/github HTTP/1.1\r\n"), "{head}");
+        accepted("e")
+    });
+    let output = load(&[
+        "--method", "GET", "--count", "3", "--rate", "100", "--json", &url,
+    ]);
+    assert_eq!(number(&output, "ok"), 3.0, "{output:?}");
 }

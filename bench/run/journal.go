@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+const journalLeast = 0.95 // of what the journal takes in a closed loop without a limit
+
+// ownJournal asks what the default limiter leaves of the journal's own bandwidth: first a closed
+// loop under a limit that never binds, then an open loop at more than that. A delay of each write
+// makes the disk, and not a CPU that reads bodies, what is short.
+func ownJournal(out io.Writer, o options, t trial) (int, error) {
+	p := t.phases[0]
+	fmt.Fprintf(out, "\n%s: %d bytes, each write takes %s longer, %g times what a closed loop gets\n",
+		t.name, t.body, p.delay, p.offered)
+	unlimited := front{config: "admission:\n  algorithm: fixed\n  initial_limit: 4096\n"}
+	var closed result
+	var open tally
+	var noisy [2]string
+	err := onJournal(o, t, unlimited, func(s *stand, _ string) error {
+		m := startMachine(s)
+		var err error
+		closed, err = generate(o, key{body: t.body, connections: 1024}, s.base+"/hooks/default", 0,
+			t.length())
+		noisy[0] = outcome{other: max(0, m.others()-closed.CPUS/t.length().Seconds())}.noisy()
+		return err
+	})
+	if err == nil {
+		t.phases[0].offered *= closed.OKPerS
+		err = onJournal(o, t, fronts[0], func(s *stand, dir string) error {
+			m := startMachine(s)
+			g, err := startGenerator(o, dir, "load",
+				"--connections", connections, "--max-connections", connectionsMax,
+				"--secret", secret, "--timeout", "5s", "--body-bytes", strconv.Itoa(t.body),
+				"--stream", "x /hooks/default "+t.profile(1), s.base)
+			if err != nil {
+				return err
+			}
+			r, err := g.result()
+			// The first second is the limit's way up.
+			open = tallyOf(r.between(time.Second, t.length()))
+			noisy[1] = outcome{
+				other: m.others(g), generator: g.cpu().Seconds() / t.length().Seconds(),
+			}.noisy()
+			return err
+		})
+	}
+	if errors.Is(err, errLeftOut) {
+		fmt.Fprintf(out, "left out: %v\n", err)
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	good := float64(open.good) / (t.length() - time.Second).Seconds()
+	return printVerdicts(out, noisy[0]+noisy[1], []verdict{{
+		fmt.Sprintf("goodput at least %.0f %% of the closed loop without a limit", 100*journalLeast),
+		good >= journalLeast*closed.OKPerS,
+		fmt.Sprintf("%.0f/s of %.0f/s, %.1f %%; p50 %s, p99 %s, %.1f %% shed", good, closed.OKPerS,
+			100*good/closed.OKPerS, ms(open.p50), ms(open.p99), 100*open.shedShare()),
+	}}), nil
+}
+
+// onJournal runs something against a front whose journal is as slow as the trial says.
+func onJournal(o options, t trial, f front, do func(s *stand, dir string) error) error {
+	return inFolder(o, func(dir string) error {
+		s, err := f.start(o, t, dir)
+		if err != nil {
+			return err
+		}
+		defer s.stop()
+		if delay := t.phases[0].delay; delay > 0 {
+			if err := s.gateway.setFault("delay", delay.String()); err != nil {
+				return err
+			}
+		}
+		return do(s, dir)
+	})
+}

@@ -80,7 +80,8 @@ func TestASurgeThatIsShedWellMeetsEveryGate(t *testing.T) {
 		t.Fatalf("missed %q", names)
 	}
 	for _, word := range []string{
-		"goodput", "high tier", "lower tier", "p99", "recovered", "without an answer", "Retry-After", "exactly once",
+		"goodput", "high tier", "lower tier", "p99",
+		"recovered", "without an answer", "Retry-After", "exactly once",
 	} {
 		if !slices.ContainsFunc(all, func(v verdict) bool { return strings.Contains(v.name, word) }) {
 			t.Errorf("no gate on %q", word)

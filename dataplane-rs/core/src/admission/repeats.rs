@@ -95,6 +95,10 @@ fn choose(ways: &[AtomicU64], fingerprint: u64) -> (&AtomicU64, u64) {
 
 impl std::fmt::Debug for RepeatFilter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RepeatFilter {{ entries: {} }}", WAYS * self.places.len())
+        write!(
+            f,
+            "RepeatFilter {{ entries: {} }}",
+            WAYS * self.places.len()
+        )
     }
 }

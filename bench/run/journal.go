@@ -11,12 +11,12 @@ import (
 const journalLeast = 0.95 // of what the journal takes in a closed loop without a limit
 
 // ownJournal asks what the default limiter leaves of the journal's own bandwidth: first a closed
-// loop under a limit that never binds, then an open loop at more than that. A delay of each write
-// makes the disk, and not a CPU that reads bodies, what is short.
+// loop under a limit that never binds, then an open loop at more than that. A time for each event
+// and one for each write make the store, and not the CPU, what is short.
 func ownJournal(out io.Writer, o options, t trial) (int, error) {
 	p := t.phases[0]
-	fmt.Fprintf(out, "\n%s: %d bytes, each write takes %s longer, %g times what a closed loop gets\n",
-		t.name, t.body, p.delay, p.offered)
+	fmt.Fprintf(out, "\n%s: %d bytes, %s an event and %s more a write, %g times what a closed loop "+
+		"gets\n", t.name, t.body, p.service, p.delay, p.offered)
 	unlimited := front{config: "admission:\n  algorithm: fixed\n  initial_limit: 4096\n"}
 	var closed result
 	var open tally
@@ -24,7 +24,7 @@ func ownJournal(out io.Writer, o options, t trial) (int, error) {
 	err := onJournal(o, t, unlimited, func(s *stand, _ string) error {
 		m := startMachine(s)
 		var err error
-		closed, err = generate(o, key{body: t.body, connections: 1024}, s.base+"/hooks/default", 0,
+		closed, err = generate(o, key{body: t.body, connections: 256}, s.base+"/hooks/default", 0,
 			t.length())
 		noisy[0] = outcome{other: max(0, m.others()-closed.CPUS/t.length().Seconds())}.noisy()
 		return err
@@ -73,10 +73,10 @@ func onJournal(o options, t trial, f front, do func(s *stand, dir string) error)
 			return err
 		}
 		defer s.stop()
-		if delay := t.phases[0].delay; delay > 0 {
-			if err := s.gateway.setFault("delay", delay.String()); err != nil {
-				return err
-			}
+		err = errors.Join(s.set(t.phases[0].store()),
+			s.gateway.setFault("delay", t.phases[0].delay.String()))
+		if err != nil {
+			return err
 		}
 		return do(s, dir)
 	})

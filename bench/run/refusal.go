@@ -94,14 +94,14 @@ func refusals(out io.Writer, o options, t trial) (int, error) {
 }
 
 func judgeRefusals(shed, canned cost, shedShare float64, lost int) []verdict {
-	ratio := shed.userUs() / canned.userUs()
-	doubt := ratio * math.Hypot(shed.doubt(), canned.doubt())
+	ratio := shed.allUs() / canned.allUs()
+	user := shed.userUs() / canned.userUs()
 	return []verdict{
 		{"nearly all was shed, and nothing lost", shedShare >= 0.95 && lost == 0,
 			fmt.Sprintf("%.1f %%, %d lost", 100*shedShare, lost)},
-		{fmt.Sprintf("a refusal costs at most %.1f times a canned answer, user CPU", refusalRatio),
-			ratio <= refusalRatio, fmt.Sprintf("%.2f ± %.2f times; user and kernel %.2f times",
-				ratio, doubt, shed.allUs()/canned.allUs())},
+		{fmt.Sprintf("a refusal costs at most %.1f times a canned answer, in all", refusalRatio),
+			ratio <= refusalRatio, fmt.Sprintf("%.2f times; user CPU alone %.2f ± %.2f times",
+				ratio, user, user*math.Hypot(shed.doubt(), canned.doubt()))},
 		{fmt.Sprintf("a refusal costs under %.0f µs of user CPU", refusalUserUs),
 			shed.userUs() < refusalUserUs, fmt.Sprintf("%.2f ± %.2f µs",
 				shed.userUs(), shed.userUs()*shed.doubt())},

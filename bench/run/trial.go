@@ -17,8 +17,7 @@ type phase struct {
 	length  time.Duration // whole seconds
 	slots   int           // the store: so many at once …
 	service time.Duration // … and so long each
-	disk    bool          // no store but the journal, each write of which …
-	delay   time.Duration // … takes so much longer than the disk needs
+	delay   time.Duration // and each write of the journal takes so much longer than the disk needs
 }
 
 // capacity is what the store takes a second. It is not searched for: the store is made of
@@ -255,29 +254,29 @@ func (t trial) check() error {
 		}
 	}
 	for _, p := range t.phases {
-		if p.disk != (t.kind == kindJournal) {
-			return fmt.Errorf("%s: the store @disk and kind=%s go together", t.name, kindJournal)
+		if (p.delay > 0) != (t.kind == kindJournal) {
+			return fmt.Errorf("%s: a store with +DELAY and kind=%s go together", t.name, kindJournal)
 		}
 	}
 	return nil
 }
 
-// parsePhase reads RATE:LENGTH@SLOTSxTIME; @disk or @disk+DELAY is the journal alone, RATE then a
-// multiple of what it takes in a closed loop.
+// parsePhase reads RATE:LENGTH@SLOTSxTIME, or …+DELAY for a journal; RATE is then a multiple of what
+// it takes in a closed loop.
 func parsePhase(word string) (phase, error) {
 	fault := fmt.Errorf("%s: a phase is RATE:LENGTH@SLOTSxTIME, as 1000:5s@8x4ms", word)
 	load, store, ok1 := strings.Cut(word, "@")
 	rate, length, ok2 := strings.Cut(load, ":")
 	var p phase
-	var errs [3]error
+	var errs [4]error
 	p.offered, errs[0] = strconv.ParseFloat(rate, 64)
 	p.length, errs[1] = time.ParseDuration(length)
-	if delay, ok := strings.CutPrefix(store, "disk"); !ok {
-		p.slots, p.service, errs[2] = parseSlots(store)
-	} else if p.disk = true; delay != "" {
-		p.delay, errs[2] = time.ParseDuration(strings.TrimPrefix(delay, "+"))
+	store, delay, slow := strings.Cut(store, "+")
+	p.slots, p.service, errs[2] = parseSlots(store)
+	if slow {
+		p.delay, errs[3] = time.ParseDuration(delay)
 	}
-	if !ok1 || !ok2 || errors.Join(errs[:]...) != nil || p.offered <= 0 ||
+	if !ok1 || !ok2 || errors.Join(errs[:]...) != nil || p.offered <= 0 || slow && p.delay <= 0 ||
 		p.length < time.Second || p.length%time.Second != 0 {
 		return phase{}, fault
 	}

@@ -20,7 +20,7 @@ func TestPhases(t *testing.T) {
 	}
 	for _, word := range []string{
 		"", "1000", "1000:5s", "1000:5s@8", "0:5s@8x4ms", "9:1500ms@8x4ms", "9:5s@0x4ms", "9:5@8x4ms",
-		"9:5s@8x0s", "9:5s@disk+5", "9:5s@8x4ms@8x4ms",
+		"9:5s@8x0s", "9:5s@8x4ms+5", "9:5s@8x4ms+0s", "9:5s@8x4ms@8x4ms",
 	} {
 		if _, err := parsePhase(word); err == nil {
 			t.Errorf("%q was read", word)
@@ -42,7 +42,7 @@ func TestATrialIsReadWithItsSettings(t *testing.T) {
 	trials, err := trialsOf(t, "# none\na 1:2s@8x4ms\n"+
 		"b tries=3 body=16384 fronts=slope,nethttp 1:2s@8x4ms 9:3s@1x4ms # a note\n"+
 		"c crowd=20x50 69:4s@8x4ms\nd stop=1s+500ms 1:2s@8x4ms\ne kill=1s 1:2s@8x4ms\n"+
-		"f kind=journal 1.2:5s@disk+5ms\n")
+		"f kind=journal 1.2:5s@1x200us+5ms\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestATrialIsReadWithItsSettings(t *testing.T) {
 	if got := trials[4]; got.kind != kindKill || got.at != time.Second {
 		t.Errorf("kill %+v", got)
 	}
-	if p := trials[5].phases[0]; !p.disk || p.delay != 5*time.Millisecond || p.offered != 1.2 {
+	if p := trials[5].phases[0]; p.slots != 1 || p.delay != 5*time.Millisecond || p.offered != 1.2 {
 		t.Errorf("journal %+v", p)
 	}
 	if p := trials[1].phaseAt(2 * time.Second); p.offered != 9 {
@@ -103,7 +103,7 @@ func TestFaultsOfAnOverloadScenarioAreNamedWithTheirLine(t *testing.T) {
 		"a colour=red 1:1s@8x4ms":              "unknown setting colour",
 		"a kind=refusals 1:1s@8x4ms 1:1s@1x1s": "one phase",
 		"a kind=journal 1:1s@8x4ms":            "go together",
-		"a 1:1s@disk":                          "go together",
+		"a 1:1s@8x4ms+2ms":                     "go together",
 		"a kill=1s fronts=nethttp 1:2s@8x4ms":  "says nothing about nethttp",
 	} {
 		if _, err := trialsOf(t, text); err == nil || !strings.Contains(err.Error(), want) {

@@ -347,7 +347,7 @@ func TestWhatARefusalCosts(t *testing.T) {
 	canned := cost{requests: 1000000, all: 8, user: 1.5}
 	for want, shed := range map[string]cost{
 		"":       {requests: 500000, all: 4.2, user: 0.8},
-		"times":  {requests: 500000, all: 4.2, user: 0.83},
+		"times":  {requests: 500000, all: 4.5, user: 0.8},
 		"under":  {requests: 500000, all: 4.2, user: 1.0},
 		"nearly": {requests: 500000, all: 4.2, user: 0.8},
 		"lost":   {requests: 500000, all: 4.2, user: 0.8},

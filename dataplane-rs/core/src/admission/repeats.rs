@@ -57,24 +57,17 @@ impl RepeatFilter {
         let Place(ways) = &self.places[place as usize];
         let fingerprint = hash & MASK;
         let time = ((now_ns >> TIME_SHIFT) + 1).min(MASK);
-        // An entry may change between the look and the swap. Then all are looked at again: the id
-        // may be there by now. Who loses each time leaves it unremembered.
-        for _ in 0..WAYS {
-            let (way, seen) = choose(ways, fingerprint);
-            let is_it = seen != 0 && seen >> 32 == fingerprint;
-            // A clock that is behind an entry's makes the entry new, not old.
-            let age = time.saturating_sub(seen & MASK);
-            let is_repeat = is_it && age <= limits::REPEAT_WINDOW_NS >> TIME_SHIFT;
-            if is_repeat && age == 0 {
-                return true;
-            }
-            let entry = fingerprint << 32 | time;
-            let swap = way.compare_exchange(seen, entry, Ordering::Relaxed, Ordering::Relaxed);
-            if swap.is_ok() {
-                return is_repeat;
-            }
+        let (way, seen) = choose(ways, fingerprint);
+        let is_it = seen != 0 && seen >> 32 == fingerprint;
+        // A clock that is behind an entry's makes the entry new, not old.
+        let age = time.saturating_sub(seen & MASK);
+        let is_repeat = is_it && age <= limits::REPEAT_WINDOW_NS >> TIME_SHIFT;
+        if !(is_repeat && age == 0) {
+            // A plain store: one of two workers in the same place may leave its id unremembered.
+            // An exchange would have to wait for the line, which is mostly not in a cache.
+            way.store(fingerprint << 32 | time, Ordering::Relaxed);
         }
-        false
+        is_repeat
     }
 }
 

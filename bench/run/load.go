@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"syscall"
 	"strings"
 	"time"
 )
@@ -35,7 +36,10 @@ func command(o options, cpu int, name string, args ...string) *exec.Cmd {
 		args = append([]string{"-c", strconv.Itoa(cpu), name}, args...)
 		name = taskset
 	}
-	return exec.Command(name, args...)
+	cmd := exec.Command(name, args...)
+	// Whoever kills the bench alone leaves nothing running.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	return cmd
 }
 
 func generatorCPU() int { return runtime.NumCPU() - 1 }

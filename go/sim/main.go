@@ -32,6 +32,7 @@ func simulate(args []string) error {
 	count := flags.Int("seeds", 1, "how many seeds, one after the other")
 	plot := flags.String("plot", "", "draw the first run into this PNG")
 	trace := flags.String("trace", "", "write each answer to this source to standard error")
+	side := flags.Bool("compare", false, "print what each algorithm makes of the scenarios, unjudged")
 	seconds := flags.Bool("seconds", false, "print a line for each second of the first run")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -41,6 +42,9 @@ func simulate(args []string) error {
 		return err
 	}
 	seeds := seedsFrom(*seed, *count)
+	if *side {
+		return compare(os.Stdout, *world, files, seeds)
+	}
 	good := true
 	for _, file := range files {
 		reports, err := runAll(context.Background(), *world, file, seeds, *trace)

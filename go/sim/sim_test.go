@@ -266,3 +266,28 @@ func TestScenariosAreFoundByNameAndByPath(t *testing.T) {
 		t.Error(got, err)
 	}
 }
+
+func TestAComparisonShowsTheHardestPhaseOfEachAlgorithm(t *testing.T) {
+	world, file := world(t), write(t, small+"admission patience 400ms\ngate missed <= 0\n")
+	var out strings.Builder
+	if err := compare(&out, world, []string{file}, []uint64{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != len(compared)+1 {
+		t.Fatalf("got %q", lines)
+	}
+	for i, limit := range compared {
+		if !strings.HasPrefix(lines[i+1], limit.name+"  ") || !strings.Contains(lines[i+1], " / ") {
+			t.Errorf("no numbers of %s in %q", limit.name, lines[i+1])
+		}
+	}
+	report, err := run(world, file, 1, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, p99, err := hardest([]*Report{report})
+	if want := *report.Phases[1].Metrics["total_p99"]; err != nil || p99 != want {
+		t.Errorf("the hardest phase has %v, %v; the surge %v", p99, err, want)
+	}
+}

@@ -666,7 +666,7 @@ impl World {
             18 => {
                 let worker = seed.index(WORKERS);
                 self.paused[worker] = seed.chance(2);
-                self.workers[worker].pause_ring(self.paused[worker], &self.slots);
+                self.workers[worker].pause_ring(self.paused[worker]);
             }
             19 if seed.chance(3) => self.change_numbers(seed),
             19 if seed.chance(40) => self.now_ns += 20 * SECOND,

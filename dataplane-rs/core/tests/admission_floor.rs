@@ -145,7 +145,7 @@ fn the_floor_is_bounded_for_each_source_for_all_and_in_slots() {
     let verdict = sole.offer(SECOND, &offer(1, Priority::Low, 3)).1;
     assert_eq!(verdict, Verdict::Floor);
     // A pause of its lane is as good a reason as a full limit; there is no slot to take.
-    sole.admission.pause_ring(true, &sole.slots);
+    sole.admission.pause_ring(true);
     let ring = Offer {
         ring: true,
         ..offer(1, Priority::Low, 4)

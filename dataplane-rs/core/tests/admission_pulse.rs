@@ -202,7 +202,7 @@ fn overload_of_each_class_follows_its_queue_and_sheds_alone_never_make_it() {
                 see(&sole, &mut judged);
             }
             if seed.chance(50) {
-                sole.admission.pause_ring(seed.chance(2), &sole.slots);
+                sole.admission.pause_ring(seed.chance(2));
             }
             for _ in 0..seed.below(3).min(sole.slots.inflight()) {
                 sole.release();

@@ -456,7 +456,7 @@ fn a_ring_request_takes_no_slot_and_waits_only_for_its_lane() {
     sole.hold(0, &offer(1, Priority::High, 0));
     assert_eq!(sole.offer(0, &ring(2, Priority::Low)).1, Verdict::Admit);
     assert_eq!(sole.slots.inflight(), 1);
-    sole.admission.pause_ring(true, &sole.slots);
+    sole.admission.pause_ring(true);
     sole.hold(0, &ring(3, Priority::Low));
     sole.hold(0, &ring(4, Priority::Default));
     sole.hold(0, &ring(5, Priority::Default));
@@ -468,7 +468,7 @@ fn a_ring_request_takes_no_slot_and_waits_only_for_its_lane() {
     assert_eq!(sole.grant(1), Grant::Idle);
     sole.hold(1, &offer(6, Priority::Default, 0));
     // Without a slot left, all that wait for the lane go on, in the order of classes.
-    sole.admission.pause_ring(false, &sole.slots);
+    sole.admission.pause_ring(false);
     let behind = ring(7, Priority::Low);
     sole.hold(2, &behind);
     let ahead = ring(8, Priority::High);

@@ -208,7 +208,7 @@ impl Worker {
         match self.lane.used() {
             Ok(used) => {
                 let pause = used * 1000 / self.lane.capacity() >= limits::LANE_PAUSE_MILLI;
-                self.admission.pause_ring(pause, &self.plane.slots);
+                self.admission.pause_ring(pause);
                 true
             }
             Err(error) => {

@@ -323,7 +323,7 @@ impl Admission {
 
     /// While this worker's lane is half full its ring requests are held. They wait for room, not
     /// for a slot, and so keep none from others.
-    pub fn pause_ring(&mut self, pause: bool, _slots: &Slots) {
+    pub fn pause_ring(&mut self, pause: bool) {
         self.ring_is_paused = pause;
     }
 

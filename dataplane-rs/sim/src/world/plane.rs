@@ -196,7 +196,7 @@ impl Plane {
     fn pause_ring(&mut self, worker: usize) {
         let worker = &mut self.workers[worker];
         let is_half_full = worker.lane_used * 1000 >= self.lane_frames * LANE_PAUSE_MILLI;
-        worker.admission.pause_ring(is_half_full, &self.slots);
+        worker.admission.pause_ring(is_half_full);
     }
 }
 

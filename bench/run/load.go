@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"syscall"
 	"strings"
+	"syscall"
 	"time"
 )
 

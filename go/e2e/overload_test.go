@@ -510,6 +510,13 @@ func TestASourceNearItsEndIsGuardedUntilASuccess(t *testing.T) {
 		return s.GetGeneration() == 2 && s.GetReady()
 	})
 	eventually(t, "it is guarded by another data plane", isGuardedStill)
+	o.agrees(o.countsDiffer, "shop") // these are a life's own
+	i.stop()
+	i.start()
+	eventually(t, "it is guarded after a stop of both", isGuardedStill)
+	i.killBoth()
+	i.start()
+	eventually(t, "it is guarded after the death of both", isGuardedStill)
 	if code := o.send("shop", "last"); code != 200 {
 		t.Errorf("a guarded source, served: %d", code)
 	}
@@ -518,7 +525,6 @@ func TestASourceNearItsEndIsGuardedUntilASuccess(t *testing.T) {
 		return s.RefusedInRow == 0 && !s.Guarded
 	})
 	o.agrees(o.gapsDiffer, "shop")
-	o.agrees(o.countsDiffer, "shop")
 }
 
 type limitsLine struct {

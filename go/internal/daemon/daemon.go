@@ -172,6 +172,7 @@ func (d *Daemon) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.openStanding()
 	return d.openGaps()
 }
 
@@ -210,6 +211,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	ctxBeat, endBeat := context.WithCancel(context.WithoutCancel(ctx)) // it beats while the rest stops
 	d.endBeat = endBeat
 	d.beating.Go(func() { d.beat(ctxBeat) })
+	d.beating.Go(func() { d.keepStanding(ctxBeat) })
 	d.beating.Go(func() { d.tune.Run(ctxBeat) })
 	if err := d.startDelivery(p); err != nil {
 		return err

@@ -45,6 +45,7 @@ func (d *Daemon) closeGaps() {
 // the files of the dead.
 func (d *Daemon) readLastWords() {
 	there := make(map[uint32]bool)
+	youngest, words := uint32(0), (*lane.Counters)(nil)
 	paths, _ := filepath.Glob(filepath.Join(d.shm.dir, "dp", "*.counters")) // the pattern is good
 	for _, path := range paths {
 		name := strings.TrimSuffix(filepath.Base(path), ".counters")
@@ -59,7 +60,16 @@ func (d *Daemon) readLastWords() {
 		there[uint32(generation)] = true
 		d.attachGaps(uint32(generation), path, counters)
 		d.gaps.Detach(uint32(generation), false)
-		counters.Close()
+		if words == nil || uint32(generation) > youngest {
+			counters, words, youngest = words, counters, uint32(generation)
+		}
+		if counters != nil {
+			counters.Close()
+		}
+	}
+	if words != nil {
+		d.standing.left(words)
+		words.Close()
 	}
 	d.gaps.Forget(func(generation uint32) bool { return there[generation] })
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"sluice/go/internal/lane"
+	"sluice/go/internal/store/vfs"
 	pb "sluice/proto/sluice/v1"
 	"sluice/shm-abi/shmabi"
 )
@@ -27,6 +28,9 @@ type standing struct {
 	of       *pb.Snapshot
 	at       uint64
 	snapshot *pb.Snapshot
+
+	file  *vfs.Whole
+	saved map[int]uint32 // what the file says
 }
 
 // born takes a new data plane up; before is the youngest that lives beside it, or nil.
@@ -50,22 +54,34 @@ func (s *standing) died(generation uint32, last *lane.Counters) {
 	}
 }
 
-// keep takes a data plane's counts over. Where it has neither a success nor a refusal it never was
-// in service, and what is kept stays.
+// keep takes a data plane's counts over.
 func (s *standing) keep(from *lane.Counters) {
 	s.changes++
 	if s.refused == nil {
 		s.refused = make(map[int]uint32)
 	}
+	takeOver(s.refused, from)
+}
+
+// takeOver puts a data plane's counts over others. Where it has neither a success nor a refusal it
+// never was in service, and the others stay.
+func takeOver(refused map[int]uint32, from *lane.Counters) {
 	for slot := range from.SourceCount() {
 		state := from.State(slot)
 		switch n := state.RefusedInRow(); {
 		case n > 0:
-			s.refused[slot] = uint32(min(n, math.MaxUint32))
+			refused[slot] = uint32(min(n, math.MaxUint32))
 		case state.LastSuccessNS() > 0:
-			delete(s.refused, slot)
+			delete(refused, slot)
 		}
 	}
+}
+
+// left takes over what a data plane had counted that died while nobody looked.
+func (s *standing) left(last *lane.Counters) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keep(last)
 }
 
 // fill is the snapshot with what was counted before.

@@ -2,12 +2,15 @@ package daemon
 
 import (
 	"encoding/binary"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"sluice/go/internal/lane"
+	"sluice/go/internal/store/vfs"
 	pb "sluice/proto/sluice/v1"
 	"sluice/shm-abi/shmabi"
 )
@@ -146,5 +149,35 @@ func TestAClassIsOverloadedWhereSomeDataPlaneSaysSo(t *testing.T) {
 	}
 	if names := classNames(0); len(names) != 0 {
 		t.Errorf("classes %v", names)
+	}
+}
+
+func TestRefusalsInARowOutliveTheDaemon(t *testing.T) {
+	fs := vfs.NewMem()
+	file := func() *vfs.Whole { return vfs.NewWhole(fs, standingFile) }
+	if refused, err := readStanding(file()); refused != nil || err != nil {
+		t.Fatalf("without a file: %v, %v", refused, err)
+	}
+	s := standing{file: file()}
+	living := countersFile(t, [3]uint64{5, 1000, 1}, [3]uint64{0, 1000, 0}, [3]uint64{7, 0, 0})
+	s.refused = map[int]uint32{1: 3, 3: 2} // one had a success meanwhile, one was not seen again
+	want := map[int]uint32{0: 5, 2: 7, 3: 2}
+	if got := s.now(living); !maps.Equal(got, want) || len(s.refused) != 2 {
+		t.Fatalf("now %v, kept %v", got, s.refused)
+	}
+	must(t, s.save(s.now(living)))
+	refused, err := readStanding(file())
+	if err != nil || !maps.Equal(refused, want) {
+		t.Errorf("read %v, %v", refused, err)
+	}
+	for _, text := range []string{
+		"", "no JSON", `{"refused_in_row": {"0": 1}}`, `{"refused_in_row": {"1025": 1}}`,
+		`{"refused_in_row": {"a": 1}}`, `{"refused_in_row": {"1": -1}}`,
+		`{"refused_in_row": {"1": 1}` + strings.Repeat(" ", standingFileMax) + "}",
+	} {
+		must(t, file().Write([]byte(text)))
+		if refused, err := readStanding(file()); err == nil || refused != nil {
+			t.Errorf("%.40q was read as %v", text, refused)
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -287,7 +286,7 @@ func engineOptions(o Options) *pebble.Options {
 		LBaseMaxBytes:               64 << 20,
 		TargetFileSizes:             [7]int64{tableBytes},
 		MaxOpenFiles:                512,
-		Logger:                      engineLog{o.Log},
+		Logger:                      newEngineLog(o.Log),
 		EventListener: &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
 			o.Log.Error("index engine met bad bytes", "file", i.Path, "err", i.Details.Error())
 			if o.Damaged != nil {
@@ -347,25 +346,6 @@ func regionOf(first []byte) (policy pebble.SpanPolicy, end []byte, err error) {
 			return policy, end[:i+1], nil
 		}
 	}
-}
-
-// engineLog passes the engine's log on. Its chatter is for debugging. Its last words (it could not
-// write its list of files, on a full disk for example) end the process, because it holds locks that
-// nobody can take any more: the journal is whole, and the next start continues from it.
-type engineLog struct{ log *slog.Logger }
-
-func (l engineLog) Infof(format string, args ...any) {
-	l.log.Debug("index engine", "says", fmt.Sprintf(format, args...))
-}
-
-func (l engineLog) Errorf(format string, args ...any) {
-	l.log.Warn("index engine", "says", fmt.Sprintf(format, args...))
-}
-
-func (l engineLog) Fatalf(format string, args ...any) {
-	l.log.Error("index engine cannot go on; the next start continues from the journal",
-		"says", fmt.Sprintf(format, args...))
-	os.Exit(1)
 }
 
 // get reads a copy of a row.

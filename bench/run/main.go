@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -52,7 +53,7 @@ func main() {
 		"connection URL; without one the Postgres rows are left out")
 	flag.DurationVar(&o.length, "duration", 5*time.Second, "length of each measurement")
 	flag.IntVar(&o.repeat, "repeat", 1, "rounds; of each row the least disturbed is kept")
-	flag.StringVar(&o.only, "only", "", "measure only subjects with this text in their name")
+	flag.StringVar(&o.only, "only", "", "measure only what has one of these texts in its name, as O1,O2")
 	flag.BoolVar(&o.pin, "pin", true, "servers on CPU 0, generator on the last one (taskset)")
 	flag.BoolVar(&o.gate, "gate", false, "exit 1 when a judged gate is not met")
 	flag.BoolVar(&o.overload, "overload", false,
@@ -104,6 +105,13 @@ func bench(o options) (int, error) {
 	return missed, err
 }
 
+// wants says whether a name is among those asked for.
+func (o options) wants(name string) bool {
+	return slices.ContainsFunc(strings.Split(o.only, ","), func(text string) bool {
+		return strings.Contains(name, text)
+	})
+}
+
 // speed measures every row of a scenario, in rounds, and judges the speed gates.
 func speed(out io.Writer, o options) (int, error) {
 	plan, err := readScenario(o.scenario)
@@ -114,7 +122,7 @@ func speed(out io.Writer, o options) (int, error) {
 	var order []key
 	for round := range o.repeat {
 		for _, k := range plan {
-			if o.only != "" && !strings.Contains(k.subject, o.only) {
+			if !o.wants(k.subject) {
 				continue
 			}
 			fmt.Fprintf(os.Stderr, "round %d: %s\n", round+1, k)

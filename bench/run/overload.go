@@ -56,7 +56,7 @@ func overload(out io.Writer, o options) (int, error) {
 		"SLOTS/TIME; good: 2xx within %v of being due\n", goodWithin)
 	missed, ran := 0, 0
 	for _, t := range trials {
-		if o.only != "" && !strings.Contains(t.name, o.only) {
+		if !o.wants(t.name) {
 			continue
 		}
 		ran++
@@ -188,7 +188,7 @@ func (r *outcome) run(o options, s *stand, dir string) error {
 func (t trial) profile(share float64) string {
 	var steps []string
 	for _, p := range t.phases {
-		steps = append(steps, fmt.Sprintf("%g:%s", p.offered*share, p.length))
+		steps = append(steps, fmt.Sprintf("%g:%gs", p.offered*share, p.length.Seconds()))
 	}
 	return strings.Join(steps, ",")
 }

@@ -165,3 +165,22 @@ func TestTheConfigurationNamesEverySource(t *testing.T) {
 		t.Errorf("sources %+v", probes)
 	}
 }
+
+func TestAProfileIsInSecondsHoweverLong(t *testing.T) {
+	p := trial{phases: []phase{
+		{offered: 800, length: time.Minute}, {offered: 10, length: 90 * time.Second},
+	}}
+	if got := p.profile(0.5); got != "400:60s,5:90s" {
+		t.Errorf("profile %s", got)
+	}
+}
+
+func TestOnlyTakesNamesOrParts(t *testing.T) {
+	for only, want := range map[string]bool{
+		"": true, "O1": true, "slow": true, "O2,slow": true, "O2": false, "O2,O3": false,
+	} {
+		if got := (options{only: only}).wants("O1-slow-store"); got != want {
+			t.Errorf("-only %q: %v", only, got)
+		}
+	}
+}

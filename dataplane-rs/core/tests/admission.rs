@@ -312,8 +312,12 @@ impl World {
             self.workers[worker].offer(self.now_ns, &offer, &self.numbers, &self.slots);
         self.offered[class as usize] += 1;
         let may_be_over = self.numbers.share_rate_milli > 0;
+        let is_urgent = offer.handshake || offer.probes || self.is_guarded(offer.source);
+        let is_next = class == Class::High
+            && is_urgent
+            && matches!(verdict, Verdict::Hold { .. } | Verdict::Shed(_));
         assert!(
-            class == within || (may_be_over && class == over),
+            class == within || (may_be_over && class == over) || is_next,
             "{class:?}"
         );
         let is_admitted = self.expect_admitted(worker, class, &offer, verdict);
@@ -385,7 +389,12 @@ impl World {
         let may = is_urgent || starves;
         let has_slot = offer.ring || self.inflight < self.numbers.limit + self.numbers.floor_slots;
         let tokens = source.floor.level(now_ns).min(self.floor.level(now_ns));
-        if !may || !has_slot || self.numbers.floor_rate_milli == 0 || tokens < 1.0 - 1e-6 {
+        let gets_turn = !has_slot && is_urgent && self.numbers.codel_target_ns == 0;
+        if !may
+            || !(has_slot || gets_turn)
+            || self.numbers.floor_rate_milli == 0
+            || tokens < 1.0 - 1e-6
+        {
             return false;
         }
         let rest = if is_urgent { 0.0 } else { self.floor.cap / 2.0 };
@@ -393,12 +402,16 @@ impl World {
         if spare < -1e-6 {
             return false;
         }
-        if (tokens < 1.0 + 1e-6 || spare < 1e-6) && verdict != Verdict::Floor {
+        if gets_turn && class != Class::High {
+            assert!(tokens < 1.0 + 1e-6, "it has a token and is not next");
+            return false;
+        }
+        if has_slot && (tokens < 1.0 + 1e-6 || spare < 1e-6) && verdict != Verdict::Floor {
             return false;
         }
         source.floor.tokens -= 1.0;
         self.floor.tokens -= 1.0;
-        true
+        has_slot
     }
 
     /// A full queue has room for a class as long as it holds a lower one.

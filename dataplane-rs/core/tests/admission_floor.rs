@@ -3,7 +3,7 @@
 mod offers;
 
 use offers::{MS, NUMBERS, SECOND, Sole, offer};
-use sluice_core::admission::{Numbers, Offer, Priority, Slots, Standing, Verdict};
+use sluice_core::admission::{Class, Grant, Numbers, Offer, Priority, Slots, Standing, Verdict};
 
 #[test]
 fn the_floor_takes_those_entitled_who_would_not_get_a_slot() {
@@ -181,4 +181,39 @@ fn a_standing_is_of_this_data_plane_or_else_of_the_one_before() {
     // An event at the very start of the clock is a success all the same.
     slots.succeeded(1, 0);
     assert_ne!(slots.standing(1).last_success_ns, 0);
+}
+
+#[test]
+fn what_must_be_answered_is_next_where_the_floor_has_no_slot() {
+    let numbers = Numbers {
+        floor_slots: 0,
+        floor_rate_milli: 4000,
+        ..NUMBERS
+    };
+    let mut sole = Sole::busy(numbers);
+    sole.hold(SECOND, &offer(1, Priority::Default, 1));
+    let mut probe = offer(2, Priority::Low, 2);
+    probe.probes = true;
+    for token in [2, 3] {
+        probe.token = token;
+        let (class, verdict) = sole.offer(SECOND, &probe);
+        assert!(matches!(verdict, Verdict::Hold { .. }), "{verdict:?}");
+        assert_eq!(class, Class::High);
+    }
+    // Its source's tokens are spent, so it waits as its source does.
+    probe.token = 4;
+    let (class, verdict) = sole.offer(SECOND, &probe);
+    assert!(matches!(verdict, Verdict::Hold { .. }), "{verdict:?}");
+    assert_eq!(class, Class::Low);
+    // One that only had no success is no such case, and pays nothing.
+    sole.hold(SECOND, &offer(5, Priority::Low, 3));
+    sole.release();
+    for token in [2, 3, 1] {
+        let granted = sole.grant(SECOND);
+        let Grant::Admit(waiter) = granted else {
+            panic!("{granted:?} instead of {token}");
+        };
+        assert_eq!(waiter.token, token);
+        sole.release();
+    }
 }

@@ -78,6 +78,16 @@ pub enum Grant {
     Idle,
 }
 
+/// What the floor has for an offer.
+enum Floor {
+    /// Nothing.
+    Closed,
+    /// A slot, unless it is a ring request.
+    Slot,
+    /// The next slot: a place in class High.
+    Turn,
+}
+
 /// One worker's share of admission.
 pub struct Admission {
     worker: usize,
@@ -120,13 +130,11 @@ impl Admission {
         if self.goes_on(now_ns, class, offer, numbers, slots) {
             return (class, Verdict::Admit);
         }
-        // At a start all sources are without a success: what must be answered goes before them.
-        let is_urgent = is_guarded || offer.handshake || offer.probes;
-        if (is_urgent || slots.is_starved(offer.source, now_ns))
-            && slots.take_floor(now_ns, offer.source, !offer.ring, !is_urgent, numbers)
-        {
-            return (class, Verdict::Floor);
-        }
+        let class = match self.use_floor(now_ns, offer, is_guarded, numbers, slots) {
+            Floor::Slot => return (class, Verdict::Floor),
+            Floor::Turn => Class::High,
+            Floor::Closed => class,
+        };
         let waiter = Waiter {
             token: offer.token,
             class,
@@ -140,6 +148,39 @@ impl Admission {
             return (class, Verdict::Shed(Shed::HoldSpent));
         }
         (class, self.hold(waiter, numbers, slots))
+    }
+
+    /// What the floor has for an offer that would not get a slot now. What must be answered goes
+    /// before those that only have had no success (at a start nobody has), and where no slot is left
+    /// for it, is next to get one.
+    fn use_floor(
+        &self,
+        now_ns: u64,
+        offer: &Offer,
+        is_guarded: bool,
+        numbers: &Numbers,
+        slots: &Slots,
+    ) -> Floor {
+        let is_urgent = is_guarded || offer.handshake || offer.probes;
+        let may_use = is_urgent || slots.is_starved(offer.source, now_ns);
+        if !may_use || !slots.has_floor(now_ns, offer.source, !is_urgent, numbers) {
+            return Floor::Closed;
+        }
+        let has_slot = offer.ring || slots.take_floor(numbers);
+        if !has_slot && (!is_urgent || numbers.is_codel()) {
+            return Floor::Closed;
+        }
+        let is_paid = slots.pay_floor(now_ns, offer.source, numbers);
+        match (is_paid, has_slot) {
+            (true, true) => Floor::Slot,
+            (true, false) => Floor::Turn,
+            (false, _) => {
+                if has_slot && !offer.ring {
+                    slots.give();
+                }
+                Floor::Closed
+            }
+        }
     }
 
     /// Whether an offer need not wait; its slot is taken then.

@@ -288,46 +288,44 @@ impl Slots {
         is_paid
     }
 
-    /// Takes what the floor asks for: a token of the source's, one of all sources' together, and
-    /// with `needs_slot` a slot, of which there are some beyond the limit. `comes_last` leaves the
-    /// last half of all sources' tokens to others.
-    pub(super) fn take_floor(
+    /// Whether the floor has a token for a source. `comes_last` leaves the last half of all
+    /// sources' tokens to others.
+    pub(super) fn has_floor(
         &self,
         now_ns: u64,
         source: u16,
-        needs_slot: bool,
         comes_last: bool,
         numbers: &Numbers,
     ) -> bool {
-        let interval_ns = 1_000_000_000_000u64.checked_div(numbers.floor_rate_milli);
-        let Some(all) = interval_ns.and_then(|ns| Rate::every(ns.max(1), limits::FLOOR_DEPTH_NS))
-        else {
+        let Some([each, all]) = floor_rates(numbers) else {
             return false;
         };
-        let Some(each) = Rate::every(limits::FLOOR_INTERVAL_NS, limits::FLOOR_DEPTH_NS) else {
-            return false;
-        };
-        let (all_word, each_word) = (&self.buckets.0.floor, &self.source(source).floor);
-        // Looking first, so that who is turned down has paid nothing. Between workers that may
-        // fail, and then costs a token.
+        let [each_word, all_word] = self.floor_words(source);
         let has =
             |rate: Rate, word: &AtomicU64| rate.next(word.load(Ordering::Relaxed), now_ns).is_ok();
-        if !has(each, each_word) || !has(all, all_word) {
-            return false;
-        }
         let lack_ns = all_word.load(Ordering::Relaxed).saturating_sub(now_ns);
-        if comes_last && lack_ns >= limits::FLOOR_DEPTH_NS / 2 {
+        has(each, each_word)
+            && has(all, all_word)
+            && !(comes_last && lack_ns >= limits::FLOOR_DEPTH_NS / 2)
+    }
+
+    /// Takes a token of the source's and one of all sources' together. Who has looked before pays
+    /// nothing for being turned down; between workers the look may fail, and then costs a token.
+    pub(super) fn pay_floor(&self, now_ns: u64, source: u16, numbers: &Numbers) -> bool {
+        let Some([each, all]) = floor_rates(numbers) else {
             return false;
-        }
-        let bound = numbers.limit.saturating_add(numbers.floor_slots);
-        if needs_slot && !self.take(bound) {
-            return false;
-        }
-        let is_paid = each.take(each_word, now_ns).is_ok() && all.take(all_word, now_ns).is_ok();
-        if needs_slot && !is_paid {
-            self.give();
-        }
-        is_paid
+        };
+        let [each_word, all_word] = self.floor_words(source);
+        each.take(each_word, now_ns).is_ok() && all.take(all_word, now_ns).is_ok()
+    }
+
+    fn floor_words(&self, source: u16) -> [&AtomicU64; 2] {
+        [&self.source(source).floor, &self.buckets.0.floor]
+    }
+
+    /// Takes a slot of the floor's, of which there are some beyond the limit.
+    pub(super) fn take_floor(&self, numbers: &Numbers) -> bool {
+        self.take(numbers.limit.saturating_add(numbers.floor_slots))
     }
 
     /// Gives a slot back.
@@ -435,6 +433,15 @@ impl Slots {
         let last_ns = self.source(source).last_success_ns.load(Ordering::Relaxed);
         last_ns == 0 || now_ns.saturating_sub(last_ns) >= limits::FLOOR_STARVED_NS
     }
+}
+
+/// The buckets of the floor: of each source, and of all of them; `None`: there is no floor.
+fn floor_rates(numbers: &Numbers) -> Option<[Rate; 2]> {
+    let interval_ns = 1_000_000_000_000u64.checked_div(numbers.floor_rate_milli)?;
+    Some([
+        Rate::every(limits::FLOOR_INTERVAL_NS, limits::FLOOR_DEPTH_NS)?,
+        Rate::every(interval_ns.max(1), limits::FLOOR_DEPTH_NS)?,
+    ])
 }
 
 impl std::fmt::Debug for Slots {

@@ -53,7 +53,7 @@ func main() {
 		"connection URL; without one the Postgres rows are left out")
 	flag.DurationVar(&o.length, "duration", 5*time.Second, "length of each measurement")
 	flag.IntVar(&o.repeat, "repeat", 1, "rounds; of each row the least disturbed is kept")
-	flag.StringVar(&o.only, "only", "", "measure only what has one of these texts in its name, as O1,O2")
+	flag.StringVar(&o.only, "only", "", "measure only what has one of these in its name, as O1,O2")
 	flag.BoolVar(&o.pin, "pin", true, "servers on CPU 0, generator on the last one (taskset)")
 	flag.BoolVar(&o.gate, "gate", false, "exit 1 when a judged gate is not met")
 	flag.BoolVar(&o.overload, "overload", false,

@@ -261,8 +261,8 @@ func (t trial) check() error {
 	return nil
 }
 
-// parsePhase reads RATE:LENGTH@SLOTSxTIME, or …+DELAY for a journal; RATE is then a multiple of what
-// it takes in a closed loop.
+// parsePhase reads RATE:LENGTH@SLOTSxTIME, or …+DELAY for a journal; RATE is then a multiple of
+// what it takes in a closed loop.
 func parsePhase(word string) (phase, error) {
 	fault := fmt.Errorf("%s: a phase is RATE:LENGTH@SLOTSxTIME, as 1000:5s@8x4ms", word)
 	load, store, ok1 := strings.Cut(word, "@")

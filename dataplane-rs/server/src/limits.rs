@@ -55,8 +55,8 @@ pub const LANE_PAUSE_MILLI: u64 = 500;
 pub const LANE_SHED_MILLI: u64 = 900;
 
 /// Ids that the filter of repeats has room for, 8 bytes each: what a thousand refusals a second are
-/// in four minutes, the longest `Retry-After`. Small enough to stay in a processor's caches; a table
-/// of 8 MiB cost a sixth of a refusal.
+/// in four minutes, the longest `Retry-After`. Small enough to stay in a processor's caches; a
+/// table of 8 MiB cost a sixth of a refusal.
 pub const REPEATS_KEPT: usize = 1 << 18;
 
 /// How often it is looked whether an overload is over, when nothing else happens.

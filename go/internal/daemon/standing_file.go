@@ -84,7 +84,8 @@ func (d *Daemon) keepStanding(ctx context.Context) {
 	}
 }
 
-// now is what is kept and, over it, what a living data plane has counted; the caller holds the lock.
+// now is what is kept and, over it, what a living data plane has counted; the caller holds the
+// lock.
 func (s *standing) now(living *lane.Counters) map[int]uint32 {
 	refused := make(map[int]uint32)
 	maps.Copy(refused, s.refused)

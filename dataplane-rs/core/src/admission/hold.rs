@@ -151,8 +151,8 @@ impl Admission {
     }
 
     /// What the floor has for an offer that would not get a slot now. What must be answered goes
-    /// before those that only have had no success (at a start nobody has), and where no slot is left
-    /// for it, is next to get one.
+    /// before those that only have had no success (at a start nobody has), and where no slot is
+    /// left for it, is next to get one.
     fn use_floor(
         &self,
         now_ns: u64,

@@ -717,8 +717,17 @@ impl World {
 fn slots_classes_turns_and_bounds_hold_whatever_happens() {
     let mut seed = Seed::printed("slots_classes_turns_and_bounds_hold_whatever_happens");
     for mode in [Mode::Queue, Mode::Codel, Mode::Changing] {
+        // Nobody is of a lower or a higher class when all are of one.
+        let ways = if mode == Mode::Codel { 9 } else { 11 };
         let mut left = BTreeMap::new();
-        for _ in 0..rounds(20) {
+        let (least, mut round) = (rounds(20), 0);
+        // Some ways are rare: it goes on until each was gone often enough.
+        while round < least || left.len() < ways || left.values().any(|&count| count <= 3) {
+            round += 1;
+            assert!(
+                round < 10 * least,
+                "the driver hardly reaches one: {left:?}"
+            );
             let mut world = World::new(&mut seed, mode);
             for _ in 0..1500 {
                 world.step(&mut seed);
@@ -729,12 +738,6 @@ fn slots_classes_turns_and_bounds_hold_whatever_happens() {
                 *left.entry(why).or_insert(0) += count;
             }
         }
-        // Nobody is of a lower or a higher class when all are of one.
-        let ways = if mode == Mode::Codel { 9 } else { 11 };
-        assert_eq!(left.len(), ways, "the driver misses a way: {left:?}");
-        assert!(
-            left.values().all(|&count| count > 3),
-            "the driver hardly reaches one: {left:?}"
-        );
+        assert_eq!(left.len(), ways, "a way that is not known: {left:?}");
     }
 }

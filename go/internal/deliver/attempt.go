@@ -40,12 +40,12 @@ func (r *runner) attempt(t *target, d store.Delivery) {
 		o.Outcome(t.Name, "cancelled", 0, took)
 		return
 	}
-	t.Gate.Report(o.Now(), d, result, took)
 	t.Concurrency.Ended(result.Kind, took)
 	if result.Kind == destination.Retry && (result.Code == 429 || result.Code == 503) {
 		pause = min(result.RetryAfter, t.Retry.Max)
 	}
 	outcome := conclude(t, d, result, o.Now(), o.Jitter)
+	t.Gate.Report(o.Now(), result, outcome.Kind, took)
 	faultpoint.Pass(faultpoint.OutcomeMade)
 	o.Queue.Finish(outcome)
 	o.Outcome(t.Name, outcomeNames[outcome.Kind], result.Code, took)

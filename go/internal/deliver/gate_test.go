@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"sluice/go/internal/destination"
-	"sluice/go/internal/store"
+	"sluice/go/internal/event"
 )
 
 // countingGate admits up to allowance (0: everything) and keeps the books.
@@ -35,7 +35,7 @@ func (g *countingGate) Admit(_ time.Time, n int) (int, time.Duration) {
 	return n, g.wait
 }
 
-func (g *countingGate) Report(_ time.Time, _ store.Delivery, r destination.Result,
+func (g *countingGate) Report(_ time.Time, r destination.Result, _ event.OutcomeKind,
 	_ time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,6 +51,8 @@ func (g *countingGate) Withdraw(n int) {
 	g.withdrawn += n
 	g.allowance += n
 }
+
+func (*countingGate) Drained(time.Time) {}
 
 func (g *countingGate) Changed() <-chan struct{} { return g.changed }
 

@@ -56,10 +56,12 @@ type Gate interface {
 	// or counted in one Withdraw. After fewer than n, it is asked again when Changed is signalled,
 	// and at the latest after wait (0: only then).
 	Admit(now time.Time, n int) (admitted int, wait time.Duration)
-	// Report tells what became of an admitted attempt.
-	Report(now time.Time, d store.Delivery, r destination.Result, took time.Duration)
+	// Report tells what became of an admitted attempt, and of its delivery.
+	Report(now time.Time, r destination.Result, o event.OutcomeKind, took time.Duration)
 	// Withdraw gives n admissions back unused: there was less to do, or we ended the attempt.
 	Withdraw(n int)
+	// Drained tells that nothing waits that is due: a lease gave less than was admitted.
+	Drained(now time.Time)
 	// Changed is signalled when Admit may give more than it did.
 	Changed() <-chan struct{}
 }
@@ -71,10 +73,13 @@ type Open struct{}
 func (Open) Admit(_ time.Time, n int) (int, time.Duration) { return n, 0 }
 
 // Report ignores the result.
-func (Open) Report(time.Time, store.Delivery, destination.Result, time.Duration) {}
+func (Open) Report(time.Time, destination.Result, event.OutcomeKind, time.Duration) {}
 
 // Withdraw has nothing to give back.
 func (Open) Withdraw(int) {}
+
+// Drained is nothing to wait for.
+func (Open) Drained(time.Time) {}
 
 // Changed never is.
 func (Open) Changed() <-chan struct{} { return nil }

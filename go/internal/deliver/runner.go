@@ -110,6 +110,7 @@ func (r *runner) fill() (wait time.Duration, changed <-chan struct{}, ok bool) {
 	deliveries := queue.Lease(r.id, admitted, now)
 	if unused := admitted - len(deliveries); unused > 0 {
 		t.Gate.Withdraw(unused)
+		t.Gate.Drained(now)
 	}
 	switch {
 	case !r.start(t, deliveries):

@@ -37,7 +37,34 @@ type Request struct {
 	Target     string // request target at our door, query included
 	Headers    []Header
 	Body       []byte
-	ReceivedNS int64 // ns since 1970
+	ReceivedNS int64  // ns since 1970
+	OrderKey   uint64 // 0: none
+	// WantAnswer asks for Result.Answer: a sender waits for it.
+	WantAnswer bool
+}
+
+// Answer is what an HTTP destination said, as far as a sender may hear it.
+type Answer struct {
+	Status      int
+	ContentType string // empty: none
+	Body        []byte // whole, the adapter's no more; at most AnswerBodyMax bytes
+}
+
+// AnswerBodyMax bounds Answer.Body. A longer one is no Answer: half of it helps nobody.
+const AnswerBodyMax = 32 << 10
+
+// Filter says which events a destination wants.
+type Filter interface {
+	// Match is safe for concurrent use and keeps nothing of the request. An error is the event's or
+	// the expression's: the same event gets the same one again.
+	Match(r *Request) (bool, error)
+}
+
+// Transform makes the body that a destination gets out of the one that was stored.
+type Transform interface {
+	// Apply is safe for concurrent use and changes nothing in the request; what it gives is the
+	// caller's. contentType replaces the sender's; empty keeps it.
+	Apply(r *Request) (body []byte, contentType string, err error)
 }
 
 // The verdicts, under the names that adapters use.
@@ -53,6 +80,7 @@ type Result struct {
 	Code       int           // HTTP status; 0 where there was none
 	RetryAfter time.Duration // the destination's own wish, already capped; 0 for none
 	Err        error         // nil when delivered; names no body and no secret
+	Answer     *Answer       // with Request.WantAnswer, where there was one; else nil
 }
 
 // Delivery is the result of an attempt that reached its end.

@@ -5,13 +5,14 @@ import "fmt"
 // OutcomeKind is what an attempt, or an operator, made of a delivery.
 type OutcomeKind uint8
 
-// The kinds. Done, Dead and Drop end a delivery; Replay begins it anew.
+// The kinds. Done, Dead, Drop and Skip end a delivery; Replay begins it anew.
 const (
 	Done   OutcomeKind = 1 + iota // the destination took it
 	Retry                         // this attempt failed; Next says when the next one is due
 	Dead                          // given up: a dead letter
 	Replay                        // an operator asked for a new delivery; Next says from when
 	Drop                          // an operator gave the dead letter up
+	Skip                          // the destination's filter does not want it; ends as Delivered
 )
 
 func (k OutcomeKind) String() string {
@@ -26,6 +27,8 @@ func (k OutcomeKind) String() string {
 		return "replay"
 	case Drop:
 		return "drop"
+	case Skip:
+		return "skip"
 	}
 	return fmt.Sprintf("outcome(%d)", uint8(k))
 }
@@ -42,6 +45,9 @@ type Outcome struct {
 	Next        int64  // ns since 1970; Retry and Replay only
 	Err         string // one line, no body, no secret; cut to ErrMax bytes
 	By          string // Replay and Drop: who asked
+	// Blocks, of Dead only: what comes later under the same ordering key waits until an operator
+	// replays or drops this one.
+	Blocks bool
 }
 
 // ErrMax bounds Outcome.Err and Outcome.By in bytes.

@@ -73,6 +73,9 @@ const (
 	Reset             // the connection was reset
 	Closed            // the connection was closed before the whole answer
 	Protocol          // the answer is not HTTP, or out of bounds
+	Denied            // an egress rule forbids the address
+	Pool              // no connection of a bounded pool came free in time
+	Lock              // a lock was not granted in time
 	Cancelled         // we ended the attempt ourselves; says nothing about the destination
 )
 
@@ -98,22 +101,40 @@ func (c Cause) String() string {
 		return "closed"
 	case Protocol:
 		return "protocol"
+	case Denied:
+		return "denied"
+	case Pool:
+		return "pool"
+	case Lock:
+		return "lock"
 	case Cancelled:
 		return "cancelled"
 	}
 	return fmt.Sprintf("cause(%d)", uint8(c))
 }
 
-// ErrProtocol is wrapped by an adapter whose destination answered what cannot be understood.
-var ErrProtocol = errors.New("answer not understood")
+// What an adapter wraps where no error of the standard library says it.
+var (
+	ErrProtocol = errors.New("answer not understood")
+	ErrDenied   = errors.New("denied by the egress rules")
+	ErrPool     = errors.New("no connection came free in time")
+	ErrLock     = errors.New("a lock was not granted in time")
+)
+
+var sentinelCauses = []struct {
+	err   error
+	cause Cause
+}{{ErrProtocol, Protocol}, {ErrDenied, Denied}, {ErrPool, Pool}, {ErrLock, Lock}}
 
 // CauseOf finds the cause in an error chain of the standard library's network packages.
 func CauseOf(err error) Cause {
 	if errors.Is(err, context.Canceled) {
 		return Cancelled
 	}
-	if errors.Is(err, ErrProtocol) {
-		return Protocol
+	for _, row := range sentinelCauses {
+		if errors.Is(err, row.err) {
+			return row.cause
+		}
 	}
 	// Before Timeout: a slow resolver is the resolver's fault, not the destination's.
 	var dns *net.DNSError

@@ -1363,12 +1363,14 @@ func (x *TailEventsRequest) GetSource() string {
 type ReplayEventsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Filter *EventFilter           `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Only to this destination; empty: to all of each event.
+	// Only to this destination, also if the event did not go there; empty: to all of each event.
 	Destination string `protobuf:"bytes,2,opt,name=destination,proto3" json:"destination,omitempty"`
 	// Count, but change nothing.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Who asks; recorded.
-	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	// Deliveries a second; 0: all at once.
+	Rate          float64 `protobuf:"fixed64,5,opt,name=rate,proto3" json:"rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1429,6 +1431,13 @@ func (x *ReplayEventsRequest) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *ReplayEventsRequest) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
 }
 
 type ReplayReply struct {
@@ -1620,10 +1629,14 @@ func (x *DeadLetter) GetDeadNs() int64 {
 }
 
 type DeadLettersRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Filter        *EventFilter           `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Filter *EventFilter           `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	DryRun bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	By     string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// Deliveries a second; 0: all at once.
+	Rate float64 `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`
+	// To this destination instead; the dead letters stay. Empty: where they were meant to go.
+	Destination   string `protobuf:"bytes,5,opt,name=destination,proto3" json:"destination,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1675,6 +1688,20 @@ func (x *DeadLettersRequest) GetDryRun() bool {
 func (x *DeadLettersRequest) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *DeadLettersRequest) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *DeadLettersRequest) GetDestination() string {
+	if x != nil {
+		return x.Destination
 	}
 	return ""
 }
@@ -2221,6 +2248,630 @@ func (x *Gap) GetUnnamed() uint64 {
 	return 0
 }
 
+type ListBreakersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBreakersRequest) Reset() {
+	*x = ListBreakersRequest{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBreakersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBreakersRequest) ProtoMessage() {}
+
+func (x *ListBreakersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBreakersRequest.ProtoReflect.Descriptor instead.
+func (*ListBreakersRequest) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
+type BreakerList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Breakers      []*Breaker             `protobuf:"bytes,1,rep,name=breakers,proto3" json:"breakers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BreakerList) Reset() {
+	*x = BreakerList{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BreakerList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BreakerList) ProtoMessage() {}
+
+func (x *BreakerList) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
+func (*BreakerList) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *BreakerList) GetBreakers() []*Breaker {
+	if x != nil {
+		return x.Breakers
+	}
+	return nil
+}
+
+type Breaker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// "closed", "open" or "half_open".
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// "destination" or "group".
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Of a group: the destinations in it. Of a destination: its groups.
+	Members []string `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"`
+	// Why it is where it is.
+	Reason  string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	SinceNs int64  `protobuf:"varint,6,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
+	// Of an open one: when it is probed; 0: not known.
+	ProbeNs int64 `protobuf:"varint,7,opt,name=probe_ns,json=probeNs,proto3" json:"probe_ns,omitempty"`
+	// While half open: "probe", "ramp" or "drain", and the deliveries a second that pass; 0: no bound.
+	Phase string  `protobuf:"bytes,8,opt,name=phase,proto3" json:"phase,omitempty"`
+	Rate  float64 `protobuf:"fixed64,9,opt,name=rate,proto3" json:"rate,omitempty"`
+	// An operator holds it there until then; 0: nobody does, or without an end (see held).
+	HeldUntilNs int64            `protobuf:"varint,10,opt,name=held_until_ns,json=heldUntilNs,proto3" json:"held_until_ns,omitempty"`
+	Held        bool             `protobuf:"varint,11,opt,name=held,proto3" json:"held,omitempty"`
+	Signals     []*BreakerSignal `protobuf:"bytes,12,rep,name=signals,proto3" json:"signals,omitempty"`
+	// Times that it opened since the start.
+	Opened uint64 `protobuf:"varint,13,opt,name=opened,proto3" json:"opened,omitempty"`
+	// Hosts that share it, this one too; 0: it is not shared. alone tells that it should be and the
+	// others cannot be heard.
+	Hosts         uint32 `protobuf:"varint,14,opt,name=hosts,proto3" json:"hosts,omitempty"`
+	Alone         bool   `protobuf:"varint,15,opt,name=alone,proto3" json:"alone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Breaker) Reset() {
+	*x = Breaker{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Breaker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Breaker) ProtoMessage() {}
+
+func (x *Breaker) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
+func (*Breaker) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Breaker) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Breaker) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Breaker) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Breaker) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *Breaker) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Breaker) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *Breaker) GetProbeNs() int64 {
+	if x != nil {
+		return x.ProbeNs
+	}
+	return 0
+}
+
+func (x *Breaker) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *Breaker) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Breaker) GetHeldUntilNs() int64 {
+	if x != nil {
+		return x.HeldUntilNs
+	}
+	return 0
+}
+
+func (x *Breaker) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *Breaker) GetSignals() []*BreakerSignal {
+	if x != nil {
+		return x.Signals
+	}
+	return nil
+}
+
+func (x *Breaker) GetOpened() uint64 {
+	if x != nil {
+		return x.Opened
+	}
+	return 0
+}
+
+func (x *Breaker) GetHosts() uint32 {
+	if x != nil {
+		return x.Hosts
+	}
+	return 0
+}
+
+func (x *Breaker) GetAlone() bool {
+	if x != nil {
+		return x.Alone
+	}
+	return false
+}
+
+type BreakerSignal struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value   float64                `protobuf:"fixed64,2,opt,name=value,proto3" json:"value,omitempty"`
+	Trip    float64                `protobuf:"fixed64,3,opt,name=trip,proto3" json:"trip,omitempty"`
+	Recover float64                `protobuf:"fixed64,4,opt,name=recover,proto3" json:"recover,omitempty"`
+	// "well", "sick" or "between".
+	Verdict string `protobuf:"bytes,5,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// Its source is dead: the value is the last one known.
+	Stale         bool   `protobuf:"varint,6,opt,name=stale,proto3" json:"stale,omitempty"`
+	Error         string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	AtNs          int64  `protobuf:"varint,8,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BreakerSignal) Reset() {
+	*x = BreakerSignal{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BreakerSignal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BreakerSignal) ProtoMessage() {}
+
+func (x *BreakerSignal) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BreakerSignal.ProtoReflect.Descriptor instead.
+func (*BreakerSignal) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *BreakerSignal) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BreakerSignal) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *BreakerSignal) GetTrip() float64 {
+	if x != nil {
+		return x.Trip
+	}
+	return 0
+}
+
+func (x *BreakerSignal) GetRecover() float64 {
+	if x != nil {
+		return x.Recover
+	}
+	return 0
+}
+
+func (x *BreakerSignal) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *BreakerSignal) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *BreakerSignal) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *BreakerSignal) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+type WatchBreakersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchBreakersRequest) Reset() {
+	*x = WatchBreakersRequest{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchBreakersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchBreakersRequest) ProtoMessage() {}
+
+func (x *WatchBreakersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchBreakersRequest.ProtoReflect.Descriptor instead.
+func (*WatchBreakersRequest) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{34}
+}
+
+type BreakerChange struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Breaker *Breaker               `protobuf:"bytes,1,opt,name=breaker,proto3" json:"breaker,omitempty"`
+	// The state before; empty: the breaker as it was when the stream began.
+	From          string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BreakerChange) Reset() {
+	*x = BreakerChange{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BreakerChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BreakerChange) ProtoMessage() {}
+
+func (x *BreakerChange) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BreakerChange.ProtoReflect.Descriptor instead.
+func (*BreakerChange) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *BreakerChange) GetBreaker() *Breaker {
+	if x != nil {
+		return x.Breaker
+	}
+	return nil
+}
+
+func (x *BreakerChange) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+type SetBreakerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// "open", "closed" or "auto".
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// 0: without an end.
+	ForNs         int64  `protobuf:"varint,3,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"`
+	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBreakerRequest) Reset() {
+	*x = SetBreakerRequest{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBreakerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBreakerRequest) ProtoMessage() {}
+
+func (x *SetBreakerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBreakerRequest.ProtoReflect.Descriptor instead.
+func (*SetBreakerRequest) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SetBreakerRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetBreakerRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *SetBreakerRequest) GetForNs() int64 {
+	if x != nil {
+		return x.ForNs
+	}
+	return 0
+}
+
+func (x *SetBreakerRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type ReportWorkerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The destination or group whose breaker should hear it.
+	Breaker string `protobuf:"bytes,1,opt,name=breaker,proto3" json:"breaker,omitempty"`
+	// Names the worker for as long as it lives.
+	Worker string `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	// "idle", "busy" or "lock_wait".
+	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	// How long it has been in that state, in ms.
+	StateMs uint64 `protobuf:"varint,4,opt,name=state_ms,json=stateMs,proto3" json:"state_ms,omitempty"`
+	// Forget it when it says nothing for so long, in ms; 0: 15000.
+	TtlMs         uint64 `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportWorkerRequest) Reset() {
+	*x = ReportWorkerRequest{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportWorkerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportWorkerRequest) ProtoMessage() {}
+
+func (x *ReportWorkerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportWorkerRequest.ProtoReflect.Descriptor instead.
+func (*ReportWorkerRequest) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ReportWorkerRequest) GetBreaker() string {
+	if x != nil {
+		return x.Breaker
+	}
+	return ""
+}
+
+func (x *ReportWorkerRequest) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *ReportWorkerRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ReportWorkerRequest) GetStateMs() uint64 {
+	if x != nil {
+		return x.StateMs
+	}
+	return 0
+}
+
+func (x *ReportWorkerRequest) GetTtlMs() uint64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+type ReportWorkerReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportWorkerReply) Reset() {
+	*x = ReportWorkerReply{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportWorkerReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportWorkerReply) ProtoMessage() {}
+
+func (x *ReportWorkerReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportWorkerReply.ProtoReflect.Descriptor instead.
+func (*ReportWorkerReply) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{38}
+}
+
 type ListFaultsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2229,7 +2880,7 @@ type ListFaultsRequest struct {
 
 func (x *ListFaultsRequest) Reset() {
 	*x = ListFaultsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	mi := &file_sluice_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2892,7 @@ func (x *ListFaultsRequest) String() string {
 func (*ListFaultsRequest) ProtoMessage() {}
 
 func (x *ListFaultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	mi := &file_sluice_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2905,7 @@ func (x *ListFaultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFaultsRequest.ProtoReflect.Descriptor instead.
 func (*ListFaultsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 type SetFaultRequest struct {
@@ -2273,7 +2924,7 @@ type SetFaultRequest struct {
 
 func (x *SetFaultRequest) Reset() {
 	*x = SetFaultRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	mi := &file_sluice_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2936,7 @@ func (x *SetFaultRequest) String() string {
 func (*SetFaultRequest) ProtoMessage() {}
 
 func (x *SetFaultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	mi := &file_sluice_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2949,7 @@ func (x *SetFaultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetFaultRequest.ProtoReflect.Descriptor instead.
 func (*SetFaultRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetFaultRequest) GetPoint() string {
@@ -2339,7 +2990,7 @@ type ClearFaultRequest struct {
 
 func (x *ClearFaultRequest) Reset() {
 	*x = ClearFaultRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	mi := &file_sluice_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +3002,7 @@ func (x *ClearFaultRequest) String() string {
 func (*ClearFaultRequest) ProtoMessage() {}
 
 func (x *ClearFaultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	mi := &file_sluice_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +3015,7 @@ func (x *ClearFaultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearFaultRequest.ProtoReflect.Descriptor instead.
 func (*ClearFaultRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ClearFaultRequest) GetPoint() string {
@@ -2383,7 +3034,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[33]
+	mi := &file_sluice_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +3046,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[33]
+	mi := &file_sluice_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +3059,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -2433,7 +3084,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	mi := &file_sluice_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +3096,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	mi := &file_sluice_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +3109,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Fault) GetPoint() string {
@@ -2507,7 +3158,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[35]
+	mi := &file_sluice_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +3170,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[35]
+	mi := &file_sluice_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2532,7 +3183,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SetLimitRequest) GetLimit() uint64 {
@@ -2557,7 +3208,7 @@ type ResetLimitRequest struct {
 
 func (x *ResetLimitRequest) Reset() {
 	*x = ResetLimitRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[36]
+	mi := &file_sluice_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +3220,7 @@ func (x *ResetLimitRequest) String() string {
 func (*ResetLimitRequest) ProtoMessage() {}
 
 func (x *ResetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[36]
+	mi := &file_sluice_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +3233,7 @@ func (x *ResetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetLimitRequest.ProtoReflect.Descriptor instead.
 func (*ResetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 type ReloadRequest struct {
@@ -2593,7 +3244,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[37]
+	mi := &file_sluice_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +3256,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[37]
+	mi := &file_sluice_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +3269,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 type ReloadReply struct {
@@ -2630,7 +3281,7 @@ type ReloadReply struct {
 
 func (x *ReloadReply) Reset() {
 	*x = ReloadReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[38]
+	mi := &file_sluice_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +3293,7 @@ func (x *ReloadReply) String() string {
 func (*ReloadReply) ProtoMessage() {}
 
 func (x *ReloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[38]
+	mi := &file_sluice_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +3306,7 @@ func (x *ReloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadReply.ProtoReflect.Descriptor instead.
 func (*ReloadReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReloadReply) GetConfigVersion() uint32 {
@@ -2673,7 +3324,7 @@ type AdminDrainRequest struct {
 
 func (x *AdminDrainRequest) Reset() {
 	*x = AdminDrainRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[39]
+	mi := &file_sluice_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +3336,7 @@ func (x *AdminDrainRequest) String() string {
 func (*AdminDrainRequest) ProtoMessage() {}
 
 func (x *AdminDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[39]
+	mi := &file_sluice_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +3349,7 @@ func (x *AdminDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdminDrainRequest.ProtoReflect.Descriptor instead.
 func (*AdminDrainRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 type AdminDrainReply struct {
@@ -2709,7 +3360,7 @@ type AdminDrainReply struct {
 
 func (x *AdminDrainReply) Reset() {
 	*x = AdminDrainReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[40]
+	mi := &file_sluice_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +3372,7 @@ func (x *AdminDrainReply) String() string {
 func (*AdminDrainReply) ProtoMessage() {}
 
 func (x *AdminDrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[40]
+	mi := &file_sluice_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +3385,7 @@ func (x *AdminDrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdminDrainReply.ProtoReflect.Descriptor instead.
 func (*AdminDrainReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 var File_sluice_v1_admin_proto protoreflect.FileDescriptor
@@ -2855,12 +3506,13 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\x05error\x18\a \x01(\tR\x05error\x12\x0e\n" +
 	"\x02by\x18\b \x01(\tR\x02by\"+\n" +
 	"\x11TailEventsRequest\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\tR\x06source\"\x90\x01\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\"\xa4\x01\n" +
 	"\x13ReplayEventsRequest\x12.\n" +
 	"\x06filter\x18\x01 \x01(\v2\x16.sluice.v1.EventFilterR\x06filter\x12 \n" +
 	"\vdestination\x18\x02 \x01(\tR\vdestination\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\tR\x02by\"E\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x12\n" +
+	"\x04rate\x18\x05 \x01(\x01R\x04rate\"E\n" +
 	"\vReplayReply\x12\x16\n" +
 	"\x06events\x18\x01 \x01(\x04R\x06events\x12\x1e\n" +
 	"\n" +
@@ -2877,11 +3529,13 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\battempts\x18\x04 \x01(\rR\battempts\x12\x1d\n" +
 	"\n" +
 	"last_error\x18\x05 \x01(\tR\tlastError\x12\x17\n" +
-	"\adead_ns\x18\x06 \x01(\x03R\x06deadNs\"m\n" +
+	"\adead_ns\x18\x06 \x01(\x03R\x06deadNs\"\xa3\x01\n" +
 	"\x12DeadLettersRequest\x12.\n" +
 	"\x06filter\x18\x01 \x01(\v2\x16.sluice.v1.EventFilterR\x06filter\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"\x89\x01\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x12\n" +
+	"\x04rate\x18\x04 \x01(\x01R\x04rate\x12 \n" +
+	"\vdestination\x18\x05 \x01(\tR\vdestination\"\x89\x01\n" +
 	"\x16DropDeadLettersRequest\x12.\n" +
 	"\x06filter\x18\x01 \x01(\v2\x16.sluice.v1.EventFilterR\x06filter\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
@@ -2929,7 +3583,52 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\x04R\x05count\x12\x10\n" +
 	"\x03ids\x18\x06 \x03(\tR\x03ids\x12\x18\n" +
-	"\aunnamed\x18\a \x01(\x04R\aunnamed\"\x13\n" +
+	"\aunnamed\x18\a \x01(\x04R\aunnamed\"\x15\n" +
+	"\x13ListBreakersRequest\"=\n" +
+	"\vBreakerList\x12.\n" +
+	"\bbreakers\x18\x01 \x03(\v2\x12.sluice.v1.BreakerR\bbreakers\"\x89\x03\n" +
+	"\aBreaker\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x18\n" +
+	"\amembers\x18\x04 \x03(\tR\amembers\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x19\n" +
+	"\bsince_ns\x18\x06 \x01(\x03R\asinceNs\x12\x19\n" +
+	"\bprobe_ns\x18\a \x01(\x03R\aprobeNs\x12\x14\n" +
+	"\x05phase\x18\b \x01(\tR\x05phase\x12\x12\n" +
+	"\x04rate\x18\t \x01(\x01R\x04rate\x12\"\n" +
+	"\rheld_until_ns\x18\n" +
+	" \x01(\x03R\vheldUntilNs\x12\x12\n" +
+	"\x04held\x18\v \x01(\bR\x04held\x122\n" +
+	"\asignals\x18\f \x03(\v2\x18.sluice.v1.BreakerSignalR\asignals\x12\x16\n" +
+	"\x06opened\x18\r \x01(\x04R\x06opened\x12\x14\n" +
+	"\x05hosts\x18\x0e \x01(\rR\x05hosts\x12\x14\n" +
+	"\x05alone\x18\x0f \x01(\bR\x05alone\"\xc2\x01\n" +
+	"\rBreakerSignal\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value\x12\x12\n" +
+	"\x04trip\x18\x03 \x01(\x01R\x04trip\x12\x18\n" +
+	"\arecover\x18\x04 \x01(\x01R\arecover\x12\x18\n" +
+	"\averdict\x18\x05 \x01(\tR\averdict\x12\x14\n" +
+	"\x05stale\x18\x06 \x01(\bR\x05stale\x12\x14\n" +
+	"\x05error\x18\a \x01(\tR\x05error\x12\x13\n" +
+	"\x05at_ns\x18\b \x01(\x03R\x04atNs\"\x16\n" +
+	"\x14WatchBreakersRequest\"Q\n" +
+	"\rBreakerChange\x12,\n" +
+	"\abreaker\x18\x01 \x01(\v2\x12.sluice.v1.BreakerR\abreaker\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\"d\n" +
+	"\x11SetBreakerRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x15\n" +
+	"\x06for_ns\x18\x03 \x01(\x03R\x05forNs\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\x8f\x01\n" +
+	"\x13ReportWorkerRequest\x12\x18\n" +
+	"\abreaker\x18\x01 \x01(\tR\abreaker\x12\x16\n" +
+	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
+	"\bstate_ms\x18\x04 \x01(\x04R\astateMs\x12\x15\n" +
+	"\x06ttl_ms\x18\x05 \x01(\x04R\x05ttlMs\"\x13\n" +
+	"\x11ReportWorkerReply\"\x13\n" +
 	"\x11ListFaultsRequest\"n\n" +
 	"\x0fSetFaultRequest\x12\x14\n" +
 	"\x05point\x18\x01 \x01(\tR\x05point\x12\x12\n" +
@@ -2954,7 +3653,7 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\vReloadReply\x12%\n" +
 	"\x0econfig_version\x18\x01 \x01(\rR\rconfigVersion\"\x13\n" +
 	"\x11AdminDrainRequest\"\x11\n" +
-	"\x0fAdminDrainReply2\xa8\t\n" +
+	"\x0fAdminDrainReply2\xcc\v\n" +
 	"\x05Admin\x12;\n" +
 	"\tGetStatus\x12\x1b.sluice.v1.GetStatusRequest\x1a\x11.sluice.v1.Status\x12A\n" +
 	"\vWatchStatus\x12\x1d.sluice.v1.WatchStatusRequest\x1a\x11.sluice.v1.Status0\x01\x12>\n" +
@@ -2971,7 +3670,12 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\bSetLimit\x12\x1a.sluice.v1.SetLimitRequest\x1a\x11.sluice.v1.Limits\x12=\n" +
 	"\n" +
 	"ResetLimit\x12\x1c.sluice.v1.ResetLimitRequest\x1a\x11.sluice.v1.Limits\x128\n" +
-	"\bListGaps\x12\x1a.sluice.v1.ListGapsRequest\x1a\x0e.sluice.v1.Gap0\x01\x12@\n" +
+	"\bListGaps\x12\x1a.sluice.v1.ListGapsRequest\x1a\x0e.sluice.v1.Gap0\x01\x12F\n" +
+	"\fListBreakers\x12\x1e.sluice.v1.ListBreakersRequest\x1a\x16.sluice.v1.BreakerList\x12L\n" +
+	"\rWatchBreakers\x12\x1f.sluice.v1.WatchBreakersRequest\x1a\x18.sluice.v1.BreakerChange0\x01\x12>\n" +
+	"\n" +
+	"SetBreaker\x12\x1c.sluice.v1.SetBreakerRequest\x1a\x12.sluice.v1.Breaker\x12L\n" +
+	"\fReportWorker\x12\x1e.sluice.v1.ReportWorkerRequest\x1a\x1c.sluice.v1.ReportWorkerReply\x12@\n" +
 	"\n" +
 	"ListFaults\x12\x1c.sluice.v1.ListFaultsRequest\x1a\x14.sluice.v1.FaultList\x12<\n" +
 	"\bSetFault\x12\x1a.sluice.v1.SetFaultRequest\x1a\x14.sluice.v1.FaultList\x12@\n" +
@@ -2992,7 +3696,7 @@ func file_sluice_v1_admin_proto_rawDescGZIP() []byte {
 	return file_sluice_v1_admin_proto_rawDescData
 }
 
-var file_sluice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_sluice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_sluice_v1_admin_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),       // 0: sluice.v1.GetStatusRequest
 	(*WatchStatusRequest)(nil),     // 1: sluice.v1.WatchStatusRequest
@@ -3024,17 +3728,26 @@ var file_sluice_v1_admin_proto_goTypes = []any{
 	(*LimitChange)(nil),            // 27: sluice.v1.LimitChange
 	(*ListGapsRequest)(nil),        // 28: sluice.v1.ListGapsRequest
 	(*Gap)(nil),                    // 29: sluice.v1.Gap
-	(*ListFaultsRequest)(nil),      // 30: sluice.v1.ListFaultsRequest
-	(*SetFaultRequest)(nil),        // 31: sluice.v1.SetFaultRequest
-	(*ClearFaultRequest)(nil),      // 32: sluice.v1.ClearFaultRequest
-	(*FaultList)(nil),              // 33: sluice.v1.FaultList
-	(*Fault)(nil),                  // 34: sluice.v1.Fault
-	(*SetLimitRequest)(nil),        // 35: sluice.v1.SetLimitRequest
-	(*ResetLimitRequest)(nil),      // 36: sluice.v1.ResetLimitRequest
-	(*ReloadRequest)(nil),          // 37: sluice.v1.ReloadRequest
-	(*ReloadReply)(nil),            // 38: sluice.v1.ReloadReply
-	(*AdminDrainRequest)(nil),      // 39: sluice.v1.AdminDrainRequest
-	(*AdminDrainReply)(nil),        // 40: sluice.v1.AdminDrainReply
+	(*ListBreakersRequest)(nil),    // 30: sluice.v1.ListBreakersRequest
+	(*BreakerList)(nil),            // 31: sluice.v1.BreakerList
+	(*Breaker)(nil),                // 32: sluice.v1.Breaker
+	(*BreakerSignal)(nil),          // 33: sluice.v1.BreakerSignal
+	(*WatchBreakersRequest)(nil),   // 34: sluice.v1.WatchBreakersRequest
+	(*BreakerChange)(nil),          // 35: sluice.v1.BreakerChange
+	(*SetBreakerRequest)(nil),      // 36: sluice.v1.SetBreakerRequest
+	(*ReportWorkerRequest)(nil),    // 37: sluice.v1.ReportWorkerRequest
+	(*ReportWorkerReply)(nil),      // 38: sluice.v1.ReportWorkerReply
+	(*ListFaultsRequest)(nil),      // 39: sluice.v1.ListFaultsRequest
+	(*SetFaultRequest)(nil),        // 40: sluice.v1.SetFaultRequest
+	(*ClearFaultRequest)(nil),      // 41: sluice.v1.ClearFaultRequest
+	(*FaultList)(nil),              // 42: sluice.v1.FaultList
+	(*Fault)(nil),                  // 43: sluice.v1.Fault
+	(*SetLimitRequest)(nil),        // 44: sluice.v1.SetLimitRequest
+	(*ResetLimitRequest)(nil),      // 45: sluice.v1.ResetLimitRequest
+	(*ReloadRequest)(nil),          // 46: sluice.v1.ReloadRequest
+	(*ReloadReply)(nil),            // 47: sluice.v1.ReloadReply
+	(*AdminDrainRequest)(nil),      // 48: sluice.v1.AdminDrainRequest
+	(*AdminDrainReply)(nil),        // 49: sluice.v1.AdminDrainReply
 }
 var file_sluice_v1_admin_proto_depIdxs = []int32{
 	3,  // 0: sluice.v1.Status.listeners:type_name -> sluice.v1.ListenerStatus
@@ -3053,48 +3766,59 @@ var file_sluice_v1_admin_proto_depIdxs = []int32{
 	9,  // 13: sluice.v1.DeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
 	9,  // 14: sluice.v1.DropDeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
 	27, // 15: sluice.v1.Limits.changes:type_name -> sluice.v1.LimitChange
-	34, // 16: sluice.v1.FaultList.faults:type_name -> sluice.v1.Fault
-	0,  // 17: sluice.v1.Admin.GetStatus:input_type -> sluice.v1.GetStatusRequest
-	1,  // 18: sluice.v1.Admin.WatchStatus:input_type -> sluice.v1.WatchStatusRequest
-	10, // 19: sluice.v1.Admin.ListEvents:input_type -> sluice.v1.ListEventsRequest
-	13, // 20: sluice.v1.Admin.GetEvent:input_type -> sluice.v1.GetEventRequest
-	17, // 21: sluice.v1.Admin.TailEvents:input_type -> sluice.v1.TailEventsRequest
-	18, // 22: sluice.v1.Admin.ReplayEvents:input_type -> sluice.v1.ReplayEventsRequest
-	20, // 23: sluice.v1.Admin.ListDeadLetters:input_type -> sluice.v1.ListDeadLettersRequest
-	22, // 24: sluice.v1.Admin.ReplayDeadLetters:input_type -> sluice.v1.DeadLettersRequest
-	23, // 25: sluice.v1.Admin.DropDeadLetters:input_type -> sluice.v1.DropDeadLettersRequest
-	25, // 26: sluice.v1.Admin.GetLimits:input_type -> sluice.v1.GetLimitsRequest
-	35, // 27: sluice.v1.Admin.SetLimit:input_type -> sluice.v1.SetLimitRequest
-	36, // 28: sluice.v1.Admin.ResetLimit:input_type -> sluice.v1.ResetLimitRequest
-	28, // 29: sluice.v1.Admin.ListGaps:input_type -> sluice.v1.ListGapsRequest
-	30, // 30: sluice.v1.Admin.ListFaults:input_type -> sluice.v1.ListFaultsRequest
-	31, // 31: sluice.v1.Admin.SetFault:input_type -> sluice.v1.SetFaultRequest
-	32, // 32: sluice.v1.Admin.ClearFault:input_type -> sluice.v1.ClearFaultRequest
-	37, // 33: sluice.v1.Admin.Reload:input_type -> sluice.v1.ReloadRequest
-	39, // 34: sluice.v1.Admin.Drain:input_type -> sluice.v1.AdminDrainRequest
-	2,  // 35: sluice.v1.Admin.GetStatus:output_type -> sluice.v1.Status
-	2,  // 36: sluice.v1.Admin.WatchStatus:output_type -> sluice.v1.Status
-	11, // 37: sluice.v1.Admin.ListEvents:output_type -> sluice.v1.Event
-	14, // 38: sluice.v1.Admin.GetEvent:output_type -> sluice.v1.EventDetail
-	11, // 39: sluice.v1.Admin.TailEvents:output_type -> sluice.v1.Event
-	19, // 40: sluice.v1.Admin.ReplayEvents:output_type -> sluice.v1.ReplayReply
-	21, // 41: sluice.v1.Admin.ListDeadLetters:output_type -> sluice.v1.DeadLetter
-	19, // 42: sluice.v1.Admin.ReplayDeadLetters:output_type -> sluice.v1.ReplayReply
-	24, // 43: sluice.v1.Admin.DropDeadLetters:output_type -> sluice.v1.DropReply
-	26, // 44: sluice.v1.Admin.GetLimits:output_type -> sluice.v1.Limits
-	26, // 45: sluice.v1.Admin.SetLimit:output_type -> sluice.v1.Limits
-	26, // 46: sluice.v1.Admin.ResetLimit:output_type -> sluice.v1.Limits
-	29, // 47: sluice.v1.Admin.ListGaps:output_type -> sluice.v1.Gap
-	33, // 48: sluice.v1.Admin.ListFaults:output_type -> sluice.v1.FaultList
-	33, // 49: sluice.v1.Admin.SetFault:output_type -> sluice.v1.FaultList
-	33, // 50: sluice.v1.Admin.ClearFault:output_type -> sluice.v1.FaultList
-	38, // 51: sluice.v1.Admin.Reload:output_type -> sluice.v1.ReloadReply
-	40, // 52: sluice.v1.Admin.Drain:output_type -> sluice.v1.AdminDrainReply
-	35, // [35:53] is the sub-list for method output_type
-	17, // [17:35] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	32, // 16: sluice.v1.BreakerList.breakers:type_name -> sluice.v1.Breaker
+	33, // 17: sluice.v1.Breaker.signals:type_name -> sluice.v1.BreakerSignal
+	32, // 18: sluice.v1.BreakerChange.breaker:type_name -> sluice.v1.Breaker
+	43, // 19: sluice.v1.FaultList.faults:type_name -> sluice.v1.Fault
+	0,  // 20: sluice.v1.Admin.GetStatus:input_type -> sluice.v1.GetStatusRequest
+	1,  // 21: sluice.v1.Admin.WatchStatus:input_type -> sluice.v1.WatchStatusRequest
+	10, // 22: sluice.v1.Admin.ListEvents:input_type -> sluice.v1.ListEventsRequest
+	13, // 23: sluice.v1.Admin.GetEvent:input_type -> sluice.v1.GetEventRequest
+	17, // 24: sluice.v1.Admin.TailEvents:input_type -> sluice.v1.TailEventsRequest
+	18, // 25: sluice.v1.Admin.ReplayEvents:input_type -> sluice.v1.ReplayEventsRequest
+	20, // 26: sluice.v1.Admin.ListDeadLetters:input_type -> sluice.v1.ListDeadLettersRequest
+	22, // 27: sluice.v1.Admin.ReplayDeadLetters:input_type -> sluice.v1.DeadLettersRequest
+	23, // 28: sluice.v1.Admin.DropDeadLetters:input_type -> sluice.v1.DropDeadLettersRequest
+	25, // 29: sluice.v1.Admin.GetLimits:input_type -> sluice.v1.GetLimitsRequest
+	44, // 30: sluice.v1.Admin.SetLimit:input_type -> sluice.v1.SetLimitRequest
+	45, // 31: sluice.v1.Admin.ResetLimit:input_type -> sluice.v1.ResetLimitRequest
+	28, // 32: sluice.v1.Admin.ListGaps:input_type -> sluice.v1.ListGapsRequest
+	30, // 33: sluice.v1.Admin.ListBreakers:input_type -> sluice.v1.ListBreakersRequest
+	34, // 34: sluice.v1.Admin.WatchBreakers:input_type -> sluice.v1.WatchBreakersRequest
+	36, // 35: sluice.v1.Admin.SetBreaker:input_type -> sluice.v1.SetBreakerRequest
+	37, // 36: sluice.v1.Admin.ReportWorker:input_type -> sluice.v1.ReportWorkerRequest
+	39, // 37: sluice.v1.Admin.ListFaults:input_type -> sluice.v1.ListFaultsRequest
+	40, // 38: sluice.v1.Admin.SetFault:input_type -> sluice.v1.SetFaultRequest
+	41, // 39: sluice.v1.Admin.ClearFault:input_type -> sluice.v1.ClearFaultRequest
+	46, // 40: sluice.v1.Admin.Reload:input_type -> sluice.v1.ReloadRequest
+	48, // 41: sluice.v1.Admin.Drain:input_type -> sluice.v1.AdminDrainRequest
+	2,  // 42: sluice.v1.Admin.GetStatus:output_type -> sluice.v1.Status
+	2,  // 43: sluice.v1.Admin.WatchStatus:output_type -> sluice.v1.Status
+	11, // 44: sluice.v1.Admin.ListEvents:output_type -> sluice.v1.Event
+	14, // 45: sluice.v1.Admin.GetEvent:output_type -> sluice.v1.EventDetail
+	11, // 46: sluice.v1.Admin.TailEvents:output_type -> sluice.v1.Event
+	19, // 47: sluice.v1.Admin.ReplayEvents:output_type -> sluice.v1.ReplayReply
+	21, // 48: sluice.v1.Admin.ListDeadLetters:output_type -> sluice.v1.DeadLetter
+	19, // 49: sluice.v1.Admin.ReplayDeadLetters:output_type -> sluice.v1.ReplayReply
+	24, // 50: sluice.v1.Admin.DropDeadLetters:output_type -> sluice.v1.DropReply
+	26, // 51: sluice.v1.Admin.GetLimits:output_type -> sluice.v1.Limits
+	26, // 52: sluice.v1.Admin.SetLimit:output_type -> sluice.v1.Limits
+	26, // 53: sluice.v1.Admin.ResetLimit:output_type -> sluice.v1.Limits
+	29, // 54: sluice.v1.Admin.ListGaps:output_type -> sluice.v1.Gap
+	31, // 55: sluice.v1.Admin.ListBreakers:output_type -> sluice.v1.BreakerList
+	35, // 56: sluice.v1.Admin.WatchBreakers:output_type -> sluice.v1.BreakerChange
+	32, // 57: sluice.v1.Admin.SetBreaker:output_type -> sluice.v1.Breaker
+	38, // 58: sluice.v1.Admin.ReportWorker:output_type -> sluice.v1.ReportWorkerReply
+	42, // 59: sluice.v1.Admin.ListFaults:output_type -> sluice.v1.FaultList
+	42, // 60: sluice.v1.Admin.SetFault:output_type -> sluice.v1.FaultList
+	42, // 61: sluice.v1.Admin.ClearFault:output_type -> sluice.v1.FaultList
+	47, // 62: sluice.v1.Admin.Reload:output_type -> sluice.v1.ReloadReply
+	49, // 63: sluice.v1.Admin.Drain:output_type -> sluice.v1.AdminDrainReply
+	42, // [42:64] is the sub-list for method output_type
+	20, // [20:42] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_sluice_v1_admin_proto_init() }
@@ -3108,7 +3832,7 @@ func file_sluice_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_admin_proto_rawDesc), len(file_sluice_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

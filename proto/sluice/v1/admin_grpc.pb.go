@@ -34,6 +34,10 @@ const (
 	Admin_SetLimit_FullMethodName          = "/sluice.v1.Admin/SetLimit"
 	Admin_ResetLimit_FullMethodName        = "/sluice.v1.Admin/ResetLimit"
 	Admin_ListGaps_FullMethodName          = "/sluice.v1.Admin/ListGaps"
+	Admin_ListBreakers_FullMethodName      = "/sluice.v1.Admin/ListBreakers"
+	Admin_WatchBreakers_FullMethodName     = "/sluice.v1.Admin/WatchBreakers"
+	Admin_SetBreaker_FullMethodName        = "/sluice.v1.Admin/SetBreaker"
+	Admin_ReportWorker_FullMethodName      = "/sluice.v1.Admin/ReportWorker"
 	Admin_ListFaults_FullMethodName        = "/sluice.v1.Admin/ListFaults"
 	Admin_SetFault_FullMethodName          = "/sluice.v1.Admin/SetFault"
 	Admin_ClearFault_FullMethodName        = "/sluice.v1.Admin/ClearFault"
@@ -67,6 +71,15 @@ type AdminClient interface {
 	ResetLimit(ctx context.Context, in *ResetLimitRequest, opts ...grpc.CallOption) (*Limits, error)
 	// Requests that were turned away and that nobody has stored, newest first.
 	ListGaps(ctx context.Context, in *ListGapsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Gap], error)
+	// Breakers of destinations and of groups, by name.
+	ListBreakers(ctx context.Context, in *ListBreakersRequest, opts ...grpc.CallOption) (*BreakerList, error)
+	// All breakers as they are, then each transition as it happens.
+	WatchBreakers(ctx context.Context, in *WatchBreakersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BreakerChange], error)
+	// Forces a breaker open or closed, or lets it go again.
+	SetBreaker(ctx context.Context, in *SetBreakerRequest, opts ...grpc.CallOption) (*Breaker, error)
+	// A worker behind a destination says that it lives and what it waits for. One that has said
+	// nothing for a while is forgotten.
+	ReportWorker(ctx context.Context, in *ReportWorkerRequest, opts ...grpc.CallOption) (*ReportWorkerReply, error)
 	// Faults for game days; with `run --dev` only, else FAILED_PRECONDITION.
 	ListFaults(ctx context.Context, in *ListFaultsRequest, opts ...grpc.CallOption) (*FaultList, error)
 	SetFault(ctx context.Context, in *SetFaultRequest, opts ...grpc.CallOption) (*FaultList, error)
@@ -260,6 +273,55 @@ func (c *adminClient) ListGaps(ctx context.Context, in *ListGapsRequest, opts ..
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_ListGapsClient = grpc.ServerStreamingClient[Gap]
 
+func (c *adminClient) ListBreakers(ctx context.Context, in *ListBreakersRequest, opts ...grpc.CallOption) (*BreakerList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BreakerList)
+	err := c.cc.Invoke(ctx, Admin_ListBreakers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) WatchBreakers(ctx context.Context, in *WatchBreakersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BreakerChange], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[5], Admin_WatchBreakers_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchBreakersRequest, BreakerChange]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_WatchBreakersClient = grpc.ServerStreamingClient[BreakerChange]
+
+func (c *adminClient) SetBreaker(ctx context.Context, in *SetBreakerRequest, opts ...grpc.CallOption) (*Breaker, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Breaker)
+	err := c.cc.Invoke(ctx, Admin_SetBreaker_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ReportWorker(ctx context.Context, in *ReportWorkerRequest, opts ...grpc.CallOption) (*ReportWorkerReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportWorkerReply)
+	err := c.cc.Invoke(ctx, Admin_ReportWorker_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) ListFaults(ctx context.Context, in *ListFaultsRequest, opts ...grpc.CallOption) (*FaultList, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FaultList)
@@ -336,6 +398,15 @@ type AdminServer interface {
 	ResetLimit(context.Context, *ResetLimitRequest) (*Limits, error)
 	// Requests that were turned away and that nobody has stored, newest first.
 	ListGaps(*ListGapsRequest, grpc.ServerStreamingServer[Gap]) error
+	// Breakers of destinations and of groups, by name.
+	ListBreakers(context.Context, *ListBreakersRequest) (*BreakerList, error)
+	// All breakers as they are, then each transition as it happens.
+	WatchBreakers(*WatchBreakersRequest, grpc.ServerStreamingServer[BreakerChange]) error
+	// Forces a breaker open or closed, or lets it go again.
+	SetBreaker(context.Context, *SetBreakerRequest) (*Breaker, error)
+	// A worker behind a destination says that it lives and what it waits for. One that has said
+	// nothing for a while is forgotten.
+	ReportWorker(context.Context, *ReportWorkerRequest) (*ReportWorkerReply, error)
 	// Faults for game days; with `run --dev` only, else FAILED_PRECONDITION.
 	ListFaults(context.Context, *ListFaultsRequest) (*FaultList, error)
 	SetFault(context.Context, *SetFaultRequest) (*FaultList, error)
@@ -392,6 +463,18 @@ func (UnimplementedAdminServer) ResetLimit(context.Context, *ResetLimitRequest) 
 }
 func (UnimplementedAdminServer) ListGaps(*ListGapsRequest, grpc.ServerStreamingServer[Gap]) error {
 	return status.Error(codes.Unimplemented, "method ListGaps not implemented")
+}
+func (UnimplementedAdminServer) ListBreakers(context.Context, *ListBreakersRequest) (*BreakerList, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBreakers not implemented")
+}
+func (UnimplementedAdminServer) WatchBreakers(*WatchBreakersRequest, grpc.ServerStreamingServer[BreakerChange]) error {
+	return status.Error(codes.Unimplemented, "method WatchBreakers not implemented")
+}
+func (UnimplementedAdminServer) SetBreaker(context.Context, *SetBreakerRequest) (*Breaker, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetBreaker not implemented")
+}
+func (UnimplementedAdminServer) ReportWorker(context.Context, *ReportWorkerRequest) (*ReportWorkerReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportWorker not implemented")
 }
 func (UnimplementedAdminServer) ListFaults(context.Context, *ListFaultsRequest) (*FaultList, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListFaults not implemented")
@@ -628,6 +711,71 @@ func _Admin_ListGaps_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_ListGapsServer = grpc.ServerStreamingServer[Gap]
 
+func _Admin_ListBreakers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBreakersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListBreakers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListBreakers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListBreakers(ctx, req.(*ListBreakersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_WatchBreakers_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchBreakersRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).WatchBreakers(m, &grpc.GenericServerStream[WatchBreakersRequest, BreakerChange]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_WatchBreakersServer = grpc.ServerStreamingServer[BreakerChange]
+
+func _Admin_SetBreaker_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetBreakerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).SetBreaker(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_SetBreaker_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).SetBreaker(ctx, req.(*SetBreakerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ReportWorker_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportWorkerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ReportWorker(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ReportWorker_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ReportWorker(ctx, req.(*ReportWorkerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_ListFaults_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListFaultsRequest)
 	if err := dec(in); err != nil {
@@ -758,6 +906,18 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Admin_ResetLimit_Handler,
 		},
 		{
+			MethodName: "ListBreakers",
+			Handler:    _Admin_ListBreakers_Handler,
+		},
+		{
+			MethodName: "SetBreaker",
+			Handler:    _Admin_SetBreaker_Handler,
+		},
+		{
+			MethodName: "ReportWorker",
+			Handler:    _Admin_ReportWorker_Handler,
+		},
+		{
 			MethodName: "ListFaults",
 			Handler:    _Admin_ListFaults_Handler,
 		},
@@ -802,6 +962,11 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ListGaps",
 			Handler:       _Admin_ListGaps_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchBreakers",
+			Handler:       _Admin_WatchBreakers_Handler,
 			ServerStreams: true,
 		},
 	},

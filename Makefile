@@ -23,6 +23,11 @@ help: ## what there is to make
 tools:
 	@scripts/need go cargo cc
 
+# Tests of what talks to servers run them; absent ones are installed, or named.
+.PHONY: servers
+servers:
+	@scripts/need postgres redis-server
+
 .PHONY: build
 build: tools ## bin/sluice and bin/sluice-dataplane
 	@mkdir -p bin
@@ -35,18 +40,18 @@ run: build ## builds what is missing and runs sluice with its embedded defaults
 	bin/sluice run --dev
 
 .PHONY: test
-test: tools ## every test: the fast ones, Rust, Go, the peers, then end to end
+test: tools servers ## every test: the fast ones, Rust, Go, the peers, then end to end
 	$(GO) test -vet=off -short ./go/internal/event/... ./go/internal/retry/... ./shm-abi/... \
 		./scripts/...
 	$(CARGO) test --locked --workspace
 	@$(MAKE) --no-print-directory sim-world
-	$(GO) test $(UNIT)
+	SLUICE_NEED_SERVERS=1 $(GO) test $(UNIT)
 	cd bench/peers && $(GO) test ./...
 	@$(MAKE) --no-print-directory e2e
 
 .PHONY: e2e
-e2e: build ## the end-to-end tests, with real processes of the release build
-	$(GO) test -count=1 -timeout 20m ./go/e2e/...
+e2e: build servers ## the end-to-end tests, with real processes of the release build
+	SLUICE_NEED_SERVERS=1 $(GO) test -count=1 -timeout 20m ./go/e2e/...
 
 .PHONY: race
 race: tools ## the Go tests under the race detector
@@ -71,7 +76,7 @@ sim-world: tools
 	@cp -f target/release/sluice-sim bin/.sim && mv -f bin/.sim bin/sluice-sim
 
 .PHONY: soak
-soak: build sim-world ## all tests at their full counts (SLUICE_SOAK=1); takes long
+soak: build sim-world servers ## all tests at their full counts (SLUICE_SOAK=1); takes long
 	SLUICE_SOAK=1 $(CARGO) test --locked --workspace
 	SLUICE_SOAK=1 $(GO) test -count=1 -timeout 60m ./...
 
@@ -107,6 +112,10 @@ bench: bench-tools ## sluice beside its peers, in the same minute; BENCH_FLAGS g
 .PHONY: bench-overload
 bench-overload: bench-tools ## overload and recovery, judged; BENCH_FLAGS=-quick is two minutes of it
 	$(TOOLS)/bench -overload -gate $(BENCH_FLAGS)
+
+.PHONY: bench-delivery
+bench-delivery: bench-tools ## delivery beside clients written by hand, judged
+	@scripts/with-postgres --if-present $(TOOLS)/bench -delivery -gate $(BENCH_FLAGS)
 
 .PHONY: bench-tools
 bench-tools: build

@@ -46,7 +46,8 @@ var layers = []layer{
 		imports: []string{"faces", "pure", "adapters", "services"}},
 	{name: "sim", packages: []string{"go/sim"},
 		imports: []string{"faces", "pure", "adapters", "services"}},
-	{name: "tools", packages: []string{"shm-abi/gen", "bench/run", "scripts/lint"}},
+	{name: "tools", packages: []string{"shm-abi/gen", "bench/run", "scripts/lint",
+		"go/internal/testserver"}},
 }
 
 // goPackage is what `go list` says of a package.

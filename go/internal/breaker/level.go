@@ -1,9 +1,7 @@
-// Package breaker decides when a destination is left alone and how it comes back.
-//
-// It sends nothing, measures nothing and reads no clock: outcomes, levels and the time are handed in.
 package breaker
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -57,12 +55,11 @@ type Note struct {
 	Breaker string
 	Host    string // who says so
 	State   State
-	// Term orders notes: each transition makes a larger one. Of two equal ones the later Host in
-	// byte order counts.
+	// Term orders notes: each transition makes a larger one. See Compare for equal ones.
 	Term   uint64
 	Reason string
 	At     time.Time
-	// Until is the end of the cooldown, of Open.
+	// Until is the end of the cooldown, of Open; with Forced the end of that, zero for none.
 	Until time.Time
 	// Cooldown is the present one, so that another host doubles from the same.
 	Cooldown time.Duration
@@ -70,4 +67,24 @@ type Note struct {
 	Step int
 	// Forced tells that an operator holds it there.
 	Forced bool
+}
+
+// Compare is positive when n counts rather than o: by Term, then the more cautious of the two (what
+// an operator forced, OPEN, the lower step, CLOSED), then the later Host in byte order.
+func (n Note) Compare(o Note) int {
+	return cmp.Or(cmp.Compare(n.Term, o.Term), cmp.Compare(n.caution(), o.caution()),
+		cmp.Compare(n.Host, o.Host))
+}
+
+func (n Note) caution() int {
+	const forced, open = 1 << 30, 1 << 29 // above any step
+	switch {
+	case n.Forced:
+		return forced
+	case n.State == Open:
+		return open
+	case n.State == HalfOpen:
+		return open - 1 - max(n.Step, 0)
+	}
+	return 0
 }

@@ -117,9 +117,14 @@ var hopByHop = [][]byte{
 // EndToEnd gives the fields that go on to the next hop, in order, without changing headers. Names
 // listed in a Connection field are left out as well.
 func EndToEnd(headers []Header) []Header {
+	return AppendEndToEnd(make([]Header, 0, len(headers)), headers)
+}
+
+// AppendEndToEnd appends what EndToEnd gives to a list of the caller's.
+func AppendEndToEnd(list, headers []Header) []Header {
 	var named [][]byte
 	for _, h := range headers {
-		if !bytes.EqualFold(h.Name, hopByHop[0]) {
+		if !Named(h.Name, hopByHop[:1]) {
 			continue
 		}
 		for option := range bytes.SplitSeq(h.Value, []byte(",")) {
@@ -128,19 +133,19 @@ func EndToEnd(headers []Header) []Header {
 			}
 		}
 	}
-	kept := make([]Header, 0, len(headers))
 	for _, h := range headers {
 		if !Named(h.Name, hopByHop) && !Named(h.Name, named) {
-			kept = append(kept, h)
+			list = append(list, h)
 		}
 	}
-	return kept
+	return list
 }
 
-// Named tells whether name is one of names, whatever their case.
+// Named tells whether name is one of names, whatever their case. Names are ASCII: what folds to
+// one of them from elsewhere in Unicode is longer, and is another name.
 func Named(name []byte, names [][]byte) bool {
 	for _, n := range names {
-		if bytes.EqualFold(name, n) {
+		if len(name) == len(n) && bytes.EqualFold(name, n) {
 			return true
 		}
 	}

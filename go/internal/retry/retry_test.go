@@ -201,6 +201,16 @@ func TestCauseTable(t *testing.T) {
 		{sys(syscall.ETIMEDOUT), Timeout},
 		{sys(syscall.EMFILE), Local},
 		{sys(syscall.EADDRNOTAVAIL), Local},
+		{sys(syscall.EACCES), Unreachable},
+		{fmt.Errorf("h2: %w", ErrReset), Reset},
+		{fmt.Errorf("%w handshake: weird version", ErrTLS), TLS},
+		{fmt.Errorf("%w: answered 407", ErrProxy), Proxy},
+		{fmt.Errorf("%w 10.0.0.1:3128: %w", ErrProxy, sys(syscall.ECONNREFUSED)), Proxy},
+		{fmt.Errorf("%w 10.0.0.1:3128: %w", ErrProxy, ErrDenied), Denied},
+		{fmt.Errorf("%w: %w", ErrProxy, context.Canceled), Cancelled},
+		{op(ErrDenied), Denied},
+		{ErrPool, Pool},
+		{ErrLock, Lock},
 		{op(os.ErrDeadlineExceeded), Timeout},
 		{fmt.Errorf("dial: %w", context.DeadlineExceeded), Timeout},
 		{fmt.Errorf("dial: %w", context.Canceled), Cancelled},
@@ -217,6 +227,17 @@ func TestCauseTable(t *testing.T) {
 	} {
 		if got := CauseOf(c.err); got != c.want {
 			t.Errorf("%v: cause %v, want %v", c.err, got, c.want)
+		}
+	}
+}
+
+func TestEveryCauseHasAName(t *testing.T) {
+	seen := map[string]bool{}
+	for cause := Unknown; cause <= Proxy; cause++ {
+		if name := cause.String(); seen[name] || name == fmt.Sprintf("cause(%d)", cause) {
+			t.Errorf("cause %d is %q", cause, name)
+		} else {
+			seen[name] = true
 		}
 	}
 }

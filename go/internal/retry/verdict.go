@@ -58,7 +58,25 @@ func Status(code int) Verdict {
 }
 
 // Cause names why an attempt got no answer. None of them is permanent: names, certificates,
-// processes and networks come back, and an event that was acknowledged waits for them.
+// proxies, processes and networks come back, an egress rule is mended by a reload, and an event
+// that was acknowledged waits for it. What can never pass (a request that the protocol cannot
+// carry) has no cause: the adapter refuses it before it connects.
+//
+//	cause        seen as                                        whose turn it is
+//	local        EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRNOTAVAIL  this host's operator
+//	dns          *net.DNSError, timeouts of the resolver too     whoever runs the name
+//	denied       ErrDenied                                       the operator's egress rules
+//	proxy        ErrProxy: any failure up to the open tunnel,    whoever runs the proxy
+//	             its 407 and 502 included
+//	refused      ECONNREFUSED                                    the destination
+//	unreachable  EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, EACCES    the network, a firewall
+//	tls          alerts, certificates, ErrTLS                    either side's certificates
+//	timeout      any deadline, ETIMEDOUT                         the destination
+//	reset        ECONNRESET, EPIPE, ErrReset (HTTP/2 streams)    the destination
+//	closed       end of stream, GOAWAY                           the destination
+//	protocol     ErrProtocol                                     the destination
+//	pool, lock   ErrPool, ErrLock                                the destination (a database)
+//	cancelled    context.Canceled                                nobody: we ended it
 type Cause uint8
 
 // The causes, in the order in which an attempt meets them.
@@ -77,6 +95,7 @@ const (
 	Pool              // no connection of a bounded pool came free in time
 	Lock              // a lock was not granted in time
 	Cancelled         // we ended the attempt ourselves; says nothing about the destination
+	Proxy             // the proxy on the way failed or refused; the destination was not reached
 )
 
 func (c Cause) String() string {
@@ -109,6 +128,8 @@ func (c Cause) String() string {
 		return "lock"
 	case Cancelled:
 		return "cancelled"
+	case Proxy:
+		return "proxy"
 	}
 	return fmt.Sprintf("cause(%d)", uint8(c))
 }
@@ -119,14 +140,22 @@ var (
 	ErrDenied   = errors.New("denied by the egress rules")
 	ErrPool     = errors.New("no connection came free in time")
 	ErrLock     = errors.New("a lock was not granted in time")
+	ErrProxy    = errors.New("proxy")
+	ErrReset    = errors.New("the stream was reset")
+	ErrTLS      = errors.New("TLS handshake")
 )
 
 var sentinelCauses = []struct {
 	err   error
 	cause Cause
-}{{ErrProtocol, Protocol}, {ErrDenied, Denied}, {ErrPool, Pool}, {ErrLock, Lock}}
+}{
+	// Denied first: it may have been the proxy's address.
+	{ErrDenied, Denied}, {ErrProxy, Proxy}, {ErrProtocol, Protocol}, {ErrPool, Pool}, {ErrLock, Lock},
+	{ErrReset, Reset}, {ErrTLS, TLS},
+}
 
-// CauseOf finds the cause in an error chain of the standard library's network packages.
+// CauseOf finds the cause in an error chain of the standard library's network packages and the
+// errors above.
 func CauseOf(err error) Cause {
 	if errors.Is(err, context.Canceled) {
 		return Cancelled
@@ -173,12 +202,15 @@ var errnoCauses = []struct {
 	{syscall.ENETUNREACH, Unreachable},
 	{syscall.EHOSTDOWN, Unreachable},
 	{syscall.ENETDOWN, Unreachable},
+	{syscall.EACCES, Unreachable}, // a firewall's answer
+	{syscall.EPERM, Unreachable},
 	{syscall.ETIMEDOUT, Timeout},
 	{syscall.EMFILE, Local},
 	{syscall.ENFILE, Local},
 	{syscall.ENOBUFS, Local},
 	{syscall.ENOMEM, Local},
 	{syscall.EADDRNOTAVAIL, Local},
+	{syscall.EADDRINUSE, Local},
 }
 
 func isTLS(err error) bool {

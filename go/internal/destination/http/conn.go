@@ -8,207 +8,246 @@ import (
 	"io"
 	"math"
 	"net"
-	nethttp "net/http"
-	"syscall"
+	"os"
+	"sync/atomic"
 	"time"
 
+	"sluice/go/internal/destination"
 	"sluice/go/internal/retry"
 )
 
-// conn is one connection to the destination, used for one exchange at a time.
+// conn is one HTTP/1.1 connection to the destination, used for one exchange at a time.
 type conn struct {
-	stream    net.Conn // what is written to: raw, or TLS over it
-	raw       net.Conn
+	*link
 	bounded   *boundedReader
 	reader    *bufio.Reader
 	idleSince time.Time
+
+	// Of the exchange that runs.
+	posting *posting
+	early   *early // set when a write had to wait
+
+	listen, expire func() // bound once: a closure for each exchange would be garbage
 }
 
-// answer is what is kept of the destination's answer.
-type answer struct {
-	code       int
-	retryAfter string
-	location   string
-	reusable   bool // the connection may serve another exchange
+// posting is one request as it goes over the wire.
+type posting struct {
+	method     string
+	head, body []byte // in this order; a short body is part of head already
+	want       bool   // whether the answer's body is kept
+	deadline   time.Time
 }
 
-func newConn(stream, raw net.Conn) *conn {
-	bounded := &boundedReader{from: stream}
-	return &conn{
-		stream: stream, raw: raw, bounded: bounded, reader: bufio.NewReaderSize(bounded, 4<<10),
-	}
+func newConn(l *link) *conn {
+	c := &conn{link: l, bounded: &boundedReader{from: l.stream}}
+	c.reader = bufio.NewReaderSize(c.bounded, 4<<10)
+	c.listen = c.startListening
+	c.expire = func() { _ = c.socket.SetDeadline(past) }
+	return c
 }
 
 // past is a deadline that ends every call at once.
 var past = time.Unix(1, 0)
 
-// exchange writes one request and reads its answer. Nobody touches head or body once it returned:
-// they may lie in memory that the caller is about to give away.
-func (c *conn) exchange(ctx context.Context, method string, head, body []byte) (answer, error) {
-	stop := context.AfterFunc(ctx, func() { _ = c.raw.SetDeadline(past) })
-	defer stop()
+// writeGrace is how long one direction waits for the other after its own last word.
+const writeGrace = 50 * time.Millisecond
 
-	// The answer is read while the request is written: a destination may refuse a long body early,
-	// and one that answers before it reads would otherwise wait for us as we for it.
+// exchange writes one request and reads its answer. Nobody touches p or what it points at once it
+// returned: that may lie in memory which the caller is about to give away.
+//
+// Nearly every request fits into the kernel's buffer, so it is written first and the answer read
+// after it, by the same goroutine. Only when a write has to wait for the destination, the answer is
+// read meanwhile: a destination may refuse a long body early, and one that answers before it reads
+// would otherwise wait for us as we for it.
+func (c *conn) exchange(ctx context.Context, p *posting) (a answer, err error) {
+	c.posting, c.early = p, nil
+	_ = c.socket.SetDeadline(p.deadline)
+	stop := func() bool { return true }
+	if ctx.Done() != nil {
+		stop = context.AfterFunc(ctx, c.expire)
+	}
 	c.bounded.start(answerHeadMax)
-	written := make(chan error, 1)
-	go func() { written <- c.write(head, body) }()
+	c.socket.full = c.listen
+	writeErr := c.write(p)
+	c.socket.full = nil
 
-	a, response, err := c.readHead(method)
-	writeErr, whole := wait(written, writeGrace)
-	switch {
-	case err != nil || !whole && retry.Status(a.code) != retry.Delivered:
-		// Refused, or broken, in the middle of the request: the rest is not wanted.
-		_ = c.raw.SetWriteDeadline(past)
-		if !whole {
-			<-written
-		}
-	case !whole:
-		err = c.outlast(ctx, response, written)
-	default:
-		a.reusable = writeErr == nil && c.drain(response)
+	if e := c.early; e != nil && !e.state.CompareAndSwap(neither, written) {
+		a, err = c.answeredFirst(e, writeErr)
+	} else {
+		a, err = c.answeredAfter(ctx, e, writeErr)
 	}
 	// Once the end of ctx has fired, its deadline may hit the connection at any later time.
 	if !stop() {
 		a.reusable = false
 	}
+	c.posting, c.early = nil, nil
 	return a, err
 }
 
-// writeGrace lets the writer report what the answer already shows to be done.
-const writeGrace = 50 * time.Millisecond
-
-func wait(written <-chan error, grace time.Duration) (err error, whole bool) {
-	select {
-	case err := <-written:
-		return err, true
-	default:
+func (c *conn) write(p *posting) error {
+	_, err := c.stream.Write(p.head)
+	if err == nil && len(p.body) > 0 {
+		_, err = c.stream.Write(p.body)
 	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case err := <-written:
-		return err, true
-	case <-timer.C:
-		return nil, false
-	}
-}
-
-// outlast finishes a request that the destination accepted before it had read all of it. It may
-// be reading still, so the event is handed over only when the whole of it was taken, or when the
-// destination itself hung up on the rest.
-func (c *conn) outlast(ctx context.Context, r *nethttp.Response, written <-chan error) error {
-	discarded := make(chan struct{})
-	c.bounded.start(math.MaxInt64)
-	go func() {
-		_, _ = io.Copy(io.Discard, r.Body)
-		close(discarded)
-	}()
-	err := <-written // the end of ctx ends it too
-	_ = c.raw.SetReadDeadline(past)
-	<-discarded
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("answered %d without reading the whole request: %w", r.StatusCode, err)
-	}
-	return nil
-}
-
-func (c *conn) write(head, body []byte) error {
-	const joined = 16 << 10 // one TLS record at most
-	if c.stream != c.raw && len(head)+len(body) <= joined {
-		_, err := c.stream.Write(append(head, body...))
-		return err
-	}
-	parts := net.Buffers{head}
-	if len(body) > 0 {
-		parts = append(parts, body)
-	}
-	_, err := parts.WriteTo(c.stream)
 	return err
 }
 
-// readHead reads up to the end of the final answer's fields.
-func (c *conn) readHead(method string) (answer, *nethttp.Response, error) {
-	request := &nethttp.Request{Method: method}
-	for range interimMax {
-		response, err := nethttp.ReadResponse(c.reader, request)
-		if err != nil {
-			return answer{}, nil, c.blame(err)
-		}
-		if response.ProtoMajor != 1 {
-			return answer{}, nil, fmt.Errorf("%w: version %.20q", retry.ErrProtocol, response.Proto)
-		}
-		// 101 is final: nothing of ours asks for another protocol.
-		if response.StatusCode >= 200 || response.StatusCode == nethttp.StatusSwitchingProtocols {
-			return answer{
-				code:       response.StatusCode,
-				retryAfter: response.Header.Get("Retry-After"),
-				location:   response.Header.Get("Location"),
-			}, response, nil
-		}
+// answeredAfter is the ordinary end: the request is out, or broken off, and no answer has begun.
+func (c *conn) answeredAfter(ctx context.Context, e *early, writeErr error) (answer, error) {
+	p := c.posting
+	if writeErr != nil {
+		// What the destination said before it hung up may lie there.
+		_ = c.socket.SetReadDeadline(sooner(p.deadline, time.Now().Add(writeGrace)))
 	}
-	return answer{}, nil, fmt.Errorf("%w: %d interim answers and no final one", retry.ErrProtocol,
-		interimMax)
+	var a answer
+	var err error
+	if e == nil {
+		a, err = c.readHead(p.method, p.want)
+	} else {
+		<-e.done
+		a, err = e.answer, e.err
+	}
+	if err != nil {
+		if writeErr != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+			err = writeErr // nothing lay there
+		}
+		return a, err
+	}
+	a.reusable = c.take(ctx, &a) && writeErr == nil
+	if !a.reusable && retry.Status(a.code) == retry.Delivered {
+		c.outlast(ctx)
+	}
+	return a, nil
 }
 
-// drain reads the body to its end, within bounds, and tells whether the connection stands right
-// behind it. The verdict does not depend on it: the status has been given.
-func (c *conn) drain(response *nethttp.Response) bool {
-	defer func() { _ = response.Body.Close() }()
-	if response.Close || response.StatusCode < 200 || response.ContentLength > answerBodyMax {
-		return false
+// outlast waits until the kernel of the destination has the whole of a request that was accepted.
+// Closing a connection on which something is, or comes, unread resets it, and drops what is still
+// on its way; so the rest of the answer is read, however long it is, and not kept.
+func (c *conn) outlast(ctx context.Context) {
+	if c.socket.unsent() == 0 {
+		return
 	}
-	if response.ContentLength != 0 && response.Body != nethttp.NoBody {
-		// The end of the attempt may have come first; its deadline must not be pushed out, but all
-		// that is lost then is the connection.
-		_ = c.raw.SetReadDeadline(time.Now().Add(drainTimeout))
-		c.bounded.start(answerBodyMax)
-		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+	_ = c.socket.SetReadDeadline(c.posting.deadline)
+	if ctx.Err() != nil {
+		return // its deadline may just have been undone
+	}
+	for rest := make([]byte, 16<<10); c.socket.unsent() > 0; {
+		if _, err := c.stream.Read(rest); err != nil {
+			return
+		}
+	}
+}
+
+// answeredFirst is the end of a request whose answer was there before the whole of it was taken.
+// The destination may be reading still, so the event is handed over only when it read all, or when
+// it hung up on the rest itself. The head of e is set.
+func (c *conn) answeredFirst(e *early, writeErr error) (answer, error) {
+	// What was accepted is read to its end (see outlast), what was refused only where it is wanted.
+	if e.err != nil || retry.Status(e.answer.code) != retry.Delivered {
+		until := past
+		if c.posting.want {
+			until = sooner(c.posting.deadline, time.Now().Add(drainTimeout))
+		}
+		_ = c.socket.SetReadDeadline(until)
+	}
+	<-e.done
+	a, err := e.answer, e.err
+	if err == nil && retry.Status(a.code) == retry.Delivered &&
+		errors.Is(writeErr, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("answered %d without reading the whole request: %w", a.code, writeErr)
+	}
+	return a, err
+}
+
+// early is an answer that is waited for while the request is still being written.
+type early struct {
+	state  atomic.Uint32
+	done   chan struct{} // closed when answer and err are set
+	answer answer
+	err    error
+}
+
+// What came first: the end of the request, or the end of the answer's fields.
+const (
+	neither = iota
+	written
+	answered
+)
+
+// startListening reads the answer in a goroutine of its own. A write that has to wait calls it.
+func (c *conn) startListening() {
+	e, p := &early{done: make(chan struct{})}, c.posting
+	c.early = e
+	go func() {
+		defer close(e.done)
+		e.answer, e.err = c.readHead(p.method, p.want)
+		if !e.state.CompareAndSwap(neither, answered) {
+			return
+		}
+		if e.err != nil || retry.Status(e.answer.code) != retry.Delivered {
+			// Refused, or broken, in the middle of the request: the rest is not wanted.
+			_ = c.socket.SetWriteDeadline(time.Now().Add(writeGrace))
+		}
+		if e.err == nil {
+			// The answer must not back up while the request goes out, however long it is. Its own end
+			// or the reader's deadline ends this.
+			c.bounded.allow(math.MaxInt64)
+			_ = c.keep(&e.answer, p.want)
+		}
+	}()
+}
+
+// take reads the body to its end, within bounds, and tells whether the connection stands right
+// behind it. The verdict does not depend on it: the status has been given.
+func (c *conn) take(ctx context.Context, a *answer) bool {
+	p := c.posting
+	switch {
+	case a.length == 0:
+		a.whole = true
+	case a.length > answerBodyMax || a.ends && !p.want:
+		return false
+	case !p.want && a.length > 0 && a.length <= int64(c.reader.Buffered()):
+		_, _ = c.reader.Discard(int(a.length))
+	default:
+		if !p.want {
+			_ = c.socket.SetReadDeadline(sooner(p.deadline, time.Now().Add(drainTimeout)))
+			if ctx.Err() != nil {
+				return false // its deadline may just have been undone
+			}
+		}
+		c.bounded.allow(answerBodyMax)
+		if c.keep(a, p.want) != nil {
 			return false
 		}
-		_ = c.raw.SetReadDeadline(time.Time{})
 	}
-	return c.reader.Buffered() == 0
+	return !a.ends && c.reader.Buffered() == 0
+}
+
+// keep reads a body to its end and keeps it where it is wanted and short enough.
+func (c *conn) keep(a *answer, want bool) error {
+	body := c.bodyOf(a)
+	if want {
+		kept, err := io.ReadAll(io.LimitReader(body, destination.AnswerBodyMax+1))
+		if err != nil {
+			return err
+		}
+		if len(kept) <= destination.AnswerBodyMax {
+			a.body, a.whole = kept, true
+			return nil
+		}
+	}
+	_, err := io.Copy(io.Discard, body)
+	return err
 }
 
 // answerStarted tells whether any byte came back in the last exchange.
 func (c *conn) answerStarted() bool { return c.bounded.count > 0 }
 
-// quiet tells whether an idle connection is open with nothing to read. A stream that cannot be
-// asked is not trusted.
-func (c *conn) quiet() bool {
-	asked, ok := c.raw.(syscall.Conn)
-	if !ok {
-		return false
+func sooner(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
 	}
-	control, err := asked.SyscallConn()
-	if err != nil {
-		return false
-	}
-	nothing := false
-	err = control.Read(func(fd uintptr) bool {
-		var b [1]byte
-		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		nothing = errors.Is(err, syscall.EAGAIN)
-		return true
-	})
-	return err == nil && nothing
-}
-
-// abort ends the connection without ceremony: a TLS farewell could wait for a peer that reads
-// nothing.
-func (c *conn) abort() { _ = c.raw.Close() }
-
-// blame tells a broken stream from an answer that is not HTTP. Of the latter's text only the
-// beginning is shown.
-func (c *conn) blame(err error) error {
-	switch {
-	case c.bounded.err == io.EOF:
-		return io.ErrUnexpectedEOF
-	case c.bounded.err != nil:
-		return c.bounded.err
-	}
-	return fmt.Errorf("%w: %.100s", retry.ErrProtocol, err.Error())
+	return b
 }
 
 // boundedReader ends a stream that says too much.
@@ -216,15 +255,14 @@ type boundedReader struct {
 	from  net.Conn
 	left  int64
 	count int64 // bytes since start
-	err   error // what ended it
 }
 
 func (b *boundedReader) start(bytesMax int64) { b.left, b.count = bytesMax, 0 }
+func (b *boundedReader) allow(bytesMax int64) { b.left = bytesMax }
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		b.err = fmt.Errorf("%w: too long", retry.ErrProtocol)
-		return 0, b.err
+		return 0, fmt.Errorf("%w: too long", retry.ErrProtocol)
 	}
 	if int64(len(p)) > b.left {
 		p = p[:b.left]
@@ -232,8 +270,5 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	b.left -= int64(n)
 	b.count += int64(n)
-	if err != nil {
-		b.err = err
-	}
 	return n, err
 }

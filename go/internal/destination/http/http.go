@@ -1,36 +1,49 @@
-// Package http delivers events to an HTTP/1.1 URL: the sender's headers and body as they came.
+// Package http delivers events to a URL: the sender's headers and body as they came, over HTTP/1.1
+// or HTTP/2.
 //
-// It follows no redirect, reads no proxy from the environment, speaks no HTTP/2, keeps no cookie,
-// asks for no compression, and decides nothing about when to try again.
+// It follows no redirect, reads no proxy from the environment, keeps no cookie, asks for no
+// compression, and decides nothing about when to try again.
+//
+// # HTTP/1.1
 //
 // The standard transport is not used, because it cannot keep the promise that is made to senders:
 // it sorts fields by name, so values of one name that came in two spellings change their order; it
 // refuses values with control characters, so an accepted event could never be delivered; and of
-// several User-Agent fields it passes one. What is not particular to us (answers, TLS, dialling)
-// is the standard library's.
-//
-// # Connections
+// several User-Agent fields it passes one. Answers are read here too: what matters of them is a
+// number and a handful of fields. TLS and dialling are the standard library's.
 //
 // A connection is dialled, or taken from the idle ones, used for one exchange at a time, and idle
 // again only when the whole request was written and the whole answer read. An idle one on which
 // anything can be read, the end of the stream included, is never used: what lies there would be
 // taken for the answer to the next event. When a reused connection breaks before the first byte of
 // an answer, the request is written once more on a fresh one, within the same attempt.
+//
+// # HTTP/2
+//
+// Spoken over TLS where the destination agrees to it (ALPN), and without TLS where the config says
+// so. Frames and flow control are the standard library's, over connections that are made here, so
+// proxies and egress rules hold. Names are in lower case and values of one name keep their order,
+// as the protocol has it; of several User-Agent fields one goes on. A value that the protocol
+// cannot carry goes over HTTP/1.1 where the config leaves the choice. A request is sent again
+// within the same attempt only when the destination said that it did not process it (GOAWAY,
+// REFUSED_STREAM; RFC 9113 §8.7).
 package http
 
 import (
 	"context"
 	"crypto/tls"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	nethttp "net/http"
 	"net/url"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"sluice/go/internal/destination"
+	"sluice/go/internal/destination/egress"
 	"sluice/go/internal/retry"
 )
 
@@ -45,29 +58,63 @@ const (
 	interimMax         = 8 // 1xx answers before the final one
 )
 
+// Protocol says which versions of HTTP may be spoken.
+type Protocol string
+
+// The protocols. The empty one is Auto.
+const (
+	Auto  Protocol = "auto"  // HTTP/2 where TLS agrees to it, else HTTP/1.1
+	HTTP1 Protocol = "http1" // HTTP/1.1 alone
+	HTTP2 Protocol = "http2" // HTTP/2 alone; without TLS by prior knowledge (RFC 9113 §3.3)
+)
+
+// Header is a field that is added to each request.
+type Header struct{ Name, Value string }
+
 // Options describe one destination. Zero values are defaults.
 type Options struct {
-	URL           string        // http or https; user:password becomes an Authorization field
-	Timeout       time.Duration // of one attempt as a whole, connecting included
-	IdleTimeout   time.Duration // how long an unused connection is kept
-	IdleCount     int           // connections kept at most; the concurrency is a good number
-	DropHeaders   []string      // names of the sender's that do not go on
+	URL         string        // http or https; user:password becomes an Authorization field
+	Timeout     time.Duration // of one attempt as a whole, connecting included
+	IdleTimeout time.Duration // how long an unused connection is kept
+	IdleCount   int           // connections kept at most; the concurrency is a good number
+	DropHeaders []string      // names of the sender's that do not go on
+	// Headers are added and replace the sender's of their names. None may frame the request, name
+	// the host, or be the Idempotency-Key.
+	Headers []Header
+	// Secrets sign what is sent by Standard Webhooks: whsec_ and base64, each of them signs.
+	Secrets       []string
 	RetryAfterMax time.Duration // cap of the destination's Retry-After
-	TLS           *tls.Config   // roots, client certificate; nil is the host's roots
-	Dial          func(ctx context.Context, network, address string) (net.Conn, error)
-	Now           func() time.Time
+	Protocol      Protocol
+	TLS           *tls.Config // what TLSFiles do not say; nil is the host's roots
+	TLSFiles      TLSFiles
+	// Proxy is an http, https or socks5 URL, user:password being its credentials. The destination's
+	// name is resolved on this host, and the proxy asked for the address.
+	Proxy    string
+	ProxyTLS *tls.Config // for an https proxy; nil is the host's roots
+	// Egress is asked about every address that is connected to: the destination's, or the proxy's
+	// and the destination's. nil denies link-local and metadata addresses.
+	Egress *egress.Rules
+	// Dial replaces the dialling of destination or proxy, and the egress rules with it.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Now  func() time.Time
 }
 
 // Destination is one URL with its connections.
 type Destination struct {
-	options       Options
-	address       string // host:port to dial
-	tls           *tls.Config
-	pool          pool
-	host          string // Host field
-	target        string // path and query
-	authorization string // ours, from the URL; empty for none
-	drop          [][]byte
+	options Options
+	url     *url.URL // without credentials and fragment
+	address string   // host:port to connect to
+	host    string   // Host field
+	target  string   // path and query
+	own     []destination.Header
+	drop    [][]byte
+	keys    keys
+	tls     *certificates // nil without TLS
+	proxy   *proxy        // nil without one
+	idle    pool
+	streams *streams // nil where HTTP/2 is never spoken
+
+	scratches sync.Pool // of *scratch
 }
 
 var _ destination.Destination = (*Destination)(nil)
@@ -87,7 +134,7 @@ func New(o Options) (*Destination, error) {
 		o.RetryAfterMax = retry.MaxDefault
 	}
 	if o.Dial == nil {
-		o.Dial = (&net.Dialer{}).DialContext
+		o.Dial = (&net.Dialer{ControlContext: o.Egress.Control}).DialContext
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -96,8 +143,28 @@ func New(o Options) (*Destination, error) {
 	if err := d.readURL(o.URL); err != nil {
 		return nil, err
 	}
-	d.drop = dropped(o.DropHeaders, d.authorization != "")
-	d.pool = pool{timeout: o.IdleTimeout, countMax: o.IdleCount, now: o.Now}
+	if err := d.readFields(); err != nil {
+		return nil, err
+	}
+	if o.Proxy != "" {
+		p, err := newProxy(&d.options)
+		if err != nil {
+			return nil, err
+		}
+		d.proxy = p
+	}
+	d.idle = pool{timeout: o.IdleTimeout, countMax: o.IdleCount, now: o.Now}
+	switch o.Protocol {
+	case Auto, "":
+		if d.tls != nil {
+			d.streams = newStreams(d)
+		}
+	case HTTP2:
+		d.streams = newStreams(d)
+	case HTTP1:
+	default:
+		return nil, fmt.Errorf("protocol %q: want auto, http1 or http2", o.Protocol)
+	}
 	return d, nil
 }
 
@@ -113,20 +180,16 @@ func (d *Destination) readURL(text string) error {
 		if port == "" {
 			port = "80"
 		}
+		if d.options.TLSFiles != (TLSFiles{}) {
+			return errors.New("destination url: TLS settings have no meaning for http://")
+		}
 	case "https":
 		if port == "" {
 			port = "443"
 		}
-		d.tls = d.options.TLS.Clone()
-		if d.tls == nil {
-			d.tls = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-		if d.tls.ServerName == "" {
-			d.tls.ServerName = u.Hostname()
-		}
-		d.tls.NextProtos = []string{"http/1.1"}
-		if d.tls.ClientSessionCache == nil {
-			d.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+		d.tls, err = newCertificates(d.options.TLS, d.options.TLSFiles, u.Hostname(), d.options.Now)
+		if err != nil {
+			return err
 		}
 	default:
 		return fmt.Errorf("destination url: scheme %q: want http or https", u.Scheme)
@@ -151,65 +214,89 @@ func (d *Destination) readURL(text string) error {
 	}
 	d.target = u.RequestURI()
 	if u.User != nil {
-		password, _ := u.User.Password()
-		d.authorization = "Basic " +
-			base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password))
+		d.own = append(d.own, field("Authorization", basic(u.User)))
 	}
+	d.url = u
+	d.url.User, d.url.Fragment, d.url.Host = nil, "", d.host
 	return nil
 }
 
 // Deliver makes one attempt.
 func (d *Destination) Deliver(ctx context.Context, r *destination.Request) destination.Result {
-	head, err := d.head(r)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
+		return destination.Failure(err)
+	}
+	s := d.newScratch()
+	if err := d.compose(s, r); err != nil {
 		return destination.Refusal(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.options.Timeout)
-	defer cancel()
+	deadline := time.Now().Add(d.options.Timeout)
+	if end, ok := ctx.Deadline(); ok {
+		deadline = sooner(deadline, end)
+	}
+	var a answer
+	var err error
+	if d.streams == nil {
+		a, err = d.overOne(ctx, deadline, s, r, nil)
+	} else {
+		a, err = d.overStream(ctx, deadline, s, r)
+	}
+	d.free(s)
+	return d.conclude(&a, err, r.WantAnswer)
+}
 
-	c := d.pool.take()
-	if c != nil {
-		a, err := c.exchange(ctx, r.Method, head, r.Body)
-		if err == nil || c.answerStarted() || ctx.Err() != nil {
-			return d.finish(ctx, c, a, err)
+// overOne delivers over a connection of HTTP/1.1: fresh where the caller has one, else idle or new.
+func (d *Destination) overOne(ctx context.Context, deadline time.Time, s *scratch,
+	r *destination.Request, fresh *link) (answer, error) {
+	p := d.post(s, r)
+	p.deadline = deadline
+	if fresh == nil {
+		if c := d.idle.take(); c != nil {
+			a, err := c.exchange(ctx, p)
+			if err == nil || c.answerStarted() || ctx.Err() != nil ||
+				errors.Is(err, os.ErrDeadlineExceeded) {
+				return d.giveBack(ctx, c, a, err)
+			}
+			c.abort()
 		}
-		c.abort()
+		dialling, cancel := context.WithDeadline(ctx, deadline)
+		defer cancel()
+		var err error
+		if fresh, err = d.connect(dialling, "http/1.1"); err != nil {
+			return answer{}, d.blame(ctx, "connect", err)
+		}
 	}
-	if c, err = d.connect(ctx); err != nil {
-		return destination.Failure(blame(ctx, "connect", err))
-	}
-	a, err := c.exchange(ctx, r.Method, head, r.Body)
-	return d.finish(ctx, c, a, err)
+	c := newConn(fresh)
+	a, err := c.exchange(ctx, p)
+	return d.giveBack(ctx, c, a, err)
 }
 
-func (d *Destination) connect(ctx context.Context) (*conn, error) {
-	raw, err := d.options.Dial(ctx, "tcp", d.address)
-	if err != nil {
-		return nil, err
-	}
-	if d.tls == nil {
-		return newConn(raw, raw), nil
-	}
-	secure := tls.Client(raw, d.tls)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
-		return nil, err
-	}
-	return newConn(secure, raw), nil
-}
-
-// finish gives the connection back or up, and turns what happened into a result.
-func (d *Destination) finish(ctx context.Context, c *conn, a answer, err error) destination.Result {
+// giveBack keeps the connection for the next exchange, or ends it.
+func (d *Destination) giveBack(ctx context.Context, c *conn, a answer, err error) (answer, error) {
 	if err != nil {
 		c.abort()
-		return destination.Failure(blame(ctx, "request", err))
+		return a, d.blame(ctx, "request", err)
 	}
 	if a.reusable {
-		d.pool.put(c)
+		d.idle.put(c)
 	} else {
 		c.abort()
 	}
+	return a, nil
+}
+
+// conclude turns what happened into a result.
+func (d *Destination) conclude(a *answer, err error, want bool) destination.Result {
+	if errors.Is(err, errNotCarried) {
+		return destination.Refusal(err)
+	}
+	if err != nil {
+		return destination.Failure(err)
+	}
 	result := destination.Result{Kind: retry.Status(a.code), Code: a.code}
+	if want {
+		result.Answer = a.forSender()
+	}
 	if result.Kind == destination.Delivered {
 		return result
 	}
@@ -232,17 +319,23 @@ func origin(location string) string {
 	return fmt.Sprintf(" to %.128s", (&url.URL{Scheme: u.Scheme, Host: u.Host}).String())
 }
 
-// blame names the step, and the end of the attempt as the reason where that is what cut it short:
-// the operating system only knows of a deadline that passed.
-func blame(ctx context.Context, step string, err error) error {
-	if ended := ctx.Err(); ended != nil {
+// blame names the step. Where the caller ended the attempt, that is the reason, whatever the
+// operating system saw of it; where time ran out, it says how much there was.
+func (d *Destination) blame(ctx context.Context, step string, err error) error {
+	switch ended := ctx.Err(); {
+	case ended != nil:
 		return fmt.Errorf("%s: %w", step, ended)
+	case retry.CauseOf(err) == retry.Timeout:
+		return fmt.Errorf("%s: not done within %v: %w", step, d.options.Timeout, err)
 	}
 	return fmt.Errorf("%s: %w", step, err)
 }
 
 // Close ends the idle connections.
 func (d *Destination) Close() error {
-	d.pool.close()
+	d.idle.close()
+	if d.streams != nil {
+		d.streams.close()
+	}
 	return nil
 }

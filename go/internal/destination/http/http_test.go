@@ -306,14 +306,29 @@ func TestABodyAcceptedBeforeItWasReadStillArrivesWhole(t *testing.T) {
 }
 
 func TestADestinationThatEchoesWhileItReadsIsServed(t *testing.T) {
-	body := strings.Repeat("0123456789abcdef", 1<<19)
-	p := listen(t, func(_ int, c net.Conn) {
-		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
-		_, _ = io.Copy(c, io.LimitReader(c, int64(len(body))))
-	})
-	r := open(t, Options{URL: p.url()}).Deliver(context.Background(), request(body))
-	if r.Kind != destination.Delivered {
-		t.Errorf("%v %v", r.Kind, r.Err)
+	for _, size := range []int{100 << 10, 1 << 20, 8 << 20} {
+		read := make(chan int64, 1)
+		p := listen(t, func(_ int, c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
+			total := int64(0)
+			for chunk := make([]byte, 64<<10); total < int64(size); {
+				n, err := c.Read(chunk)
+				if total += int64(n); err != nil {
+					break
+				}
+				_, _ = c.Write(chunk[:n]) // whether anybody hears it or not
+			}
+			read <- min(total, int64(size))
+		})
+		r := open(t, Options{URL: p.url()}).Deliver(context.Background(),
+			request(strings.Repeat("x", size)))
+		if r.Kind != destination.Delivered {
+			t.Errorf("%v %v", r.Kind, r.Err)
+		}
+		// A connection that is closed too early takes the rest of the request with it.
+		if n := <-read; n != int64(size) {
+			t.Errorf("%d of %d bytes arrived", n, size)
+		}
 	}
 }
 
@@ -397,9 +412,9 @@ func TestALeftoverAnswerIsNeverTakenForTheNextOne(t *testing.T) {
 	told <- struct{}{}
 	<-told
 	until(t, "the stray answer is seen", func() bool {
-		d.pool.mu.Lock()
-		defer d.pool.mu.Unlock()
-		return !d.pool.idle[0].quiet()
+		d.idle.mu.Lock()
+		defer d.idle.mu.Unlock()
+		return !d.idle.idle[0].quiet()
 	})
 	if r := d.Deliver(context.Background(), request("second")); r.Kind != destination.Delivered {
 		t.Fatal(r.Err)
@@ -438,9 +453,9 @@ func TestIdleConnectionsEnd(t *testing.T) {
 		t.Error("bytes on an idle connection")
 	}
 	until(t, "the pool is empty", func() bool {
-		d.pool.mu.Lock()
-		defer d.pool.mu.Unlock()
-		return len(d.pool.idle) == 0
+		d.idle.mu.Lock()
+		defer d.idle.mu.Unlock()
+		return len(d.idle.idle) == 0
 	})
 }
 
@@ -499,7 +514,7 @@ func TestTLS(t *testing.T) {
 	server.StartTLS()
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	good := open(t, Options{URL: server.URL, TLS: &tls.Config{RootCAs: roots}})
+	good := open(t, Options{URL: server.URL, Protocol: HTTP1, TLS: &tls.Config{RootCAs: roots}})
 	for _, size := range []int{0, 10, 100 << 10, 10} {
 		r := good.Deliver(context.Background(), request(strings.Repeat("x", size)))
 		if r.Kind != destination.Delivered {

@@ -24,7 +24,7 @@ type peer struct {
 }
 
 // listen runs script for the n-th connection (from 1), each in a goroutine of its own.
-func listen(t *testing.T, script func(n int, c net.Conn)) *peer {
+func listen(t testing.TB, script func(n int, c net.Conn)) *peer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -142,3 +142,5 @@ func until(t *testing.T, what string, condition func() bool) {
 		}
 	}
 }
+
+func (p *peer) at(scheme string) string { return scheme + "://" + p.listener.Addr().String() }

@@ -6,8 +6,11 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/go/internal/destination"
+	"sluice/go/internal/provider"
+	"sluice/go/internal/provider/catalogue"
 )
 
 // sent delivers one request and gives back the bytes that went over the wire.
@@ -136,6 +139,85 @@ func TestURLs(t *testing.T) {
 			t.Errorf("%q is taken", bad)
 		} else if strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+}
+
+func TestAddedHeadersReplaceTheSendersOfTheirNames(t *testing.T) {
+	r := request("x", header("x-ENV", "theirs"), header("X-A", "1"), header("X-Env", "theirs too"))
+	got := sent(t, Options{
+		URL: "ann:secret@", Headers: []Header{{"X-Env", "prod"}, {"X-Api-Key", "k\xc3\xa9y"}},
+		DropHeaders: []string{"X-Api-Key"},
+	}, r)
+	want := "POST /hook?a=%20b HTTP/1.1\r\nHost: ADDRESS\r\nX-A: 1\r\n" +
+		"Authorization: Basic YW5uOnNlY3JldA==\r\nX-Env: prod\r\nX-Api-Key: k\xc3\xa9y\r\n" +
+		"Idempotency-Key: 01JGFJJZ00ABCDEFGHJKMNPQRS\r\nContent-Length: 1\r\n\r\nx"
+	if got != want {
+		t.Errorf("on the wire:\n%q\nwant:\n%q", got, want)
+	}
+}
+
+func TestHeadersThatAreNotTheConfigsToSetAreNamed(t *testing.T) {
+	for _, h := range []Header{
+		{"Content-Length", "1"}, {"content-length", "1"}, {"Transfer-Encoding", "chunked"}, {"Host", "h"},
+		{"Connection", "close"}, {"Idempotency-Key", "x"}, {"Expect", "100-continue"}, {"TE", "trailers"},
+		{"Upgrade", "h2c"}, {"Proxy-Authorization", "x"}, {"Keep-Alive", "5"}, {"Trailer", "X"},
+		{"webhook-id", "x"}, {"Webhook-Signature", "x"}, {"Authorization", "Bearer x"},
+		{"", "x"}, {"X A", "x"}, {"X-A", "a\r\nX-B: b"}, {"X-A", "a\x00"},
+	} {
+		_, err := New(Options{URL: "http://a:b@h/", Headers: []Header{h},
+			Secrets: []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}})
+		if err == nil {
+			t.Errorf("%q is taken", h)
+		}
+	}
+	if _, err := New(Options{URL: "http://h/", Headers: []Header{{"Authorization", "Bearer x"}}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEachSecretSignsWhatIsSent(t *testing.T) {
+	const old, next = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+	now := time.Unix(1614265330, 0)
+	r := request(`{"test": 2432232314}`, header("Webhook-Id", "theirs"),
+		header("webhook-signature", "v1,theirs"), header("WEBHOOK-TIMESTAMP", "1"))
+	got := sent(t, Options{Secrets: []string{old, next}, Now: func() time.Time { return now }}, r)
+	if strings.Contains(got, "theirs") {
+		t.Errorf("the sender's signature went out: %q", got)
+	}
+	head, body, _ := strings.Cut(got, "\r\n\r\n")
+	seen := &provider.Request{Method: []byte("POST"), Body: []byte(body), ReceivedNS: now.UnixNano()}
+	for line := range strings.SplitSeq(head, "\r\n") {
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			seen.Headers = append(seen.Headers, provider.Field{Name: []byte(name), Value: []byte(value)})
+		}
+	}
+	scheme, _ := catalogue.Lookup("standard-webhooks")
+	for secret, want := range map[string]provider.Outcome{
+		old: provider.OK, "whsec_" + next: provider.OK,
+		"whsec_AAAAr8GKYqrTwjUPD8ILPZIo2LaLaSwA": provider.BadSignature,
+	} {
+		verifier, err := provider.Compile(scheme, []provider.Secret{{Value: secret}}, provider.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		verdict := verifier.Verify(seen)
+		if verdict.Outcome != want {
+			t.Errorf("a receiver with another secret: %v (%s), want %v", verdict.Outcome, verdict.Detail,
+				want)
+		}
+		if want == provider.OK && string(verdict.EventID) != r.EventID.String() {
+			t.Errorf("signed for %q", verdict.EventID)
+		}
+	}
+}
+
+func TestSecretsThatCannotSignAreNamedAndNotShown(t *testing.T) {
+	for _, bad := range []string{"", "whsec_", "hunter2!", "whsec_hunter2!"} {
+		_, err := New(Options{URL: "http://h/", Secrets: []string{"whsec_MfKQ9r8GKYqrTwjUPD8I", bad}})
+		if err == nil || !strings.Contains(err.Error(), "secret 2") ||
+			strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v", bad, err)
 		}
 	}
 }

@@ -21,6 +21,7 @@ type EventParts struct {
 	AdmittedNS     uint64
 	Token          uint64
 	Position       uint64
+	UntilNS        uint64 // boot clock: end of the sender's budget; 0: not known
 }
 
 // BuildEvent lays out a KindEvent frame with an empty C line.
@@ -67,6 +68,7 @@ func BuildEvent(p EventParts) (Frame, error) {
 	binary.LittleEndian.PutUint64(f[DLineAdmittedNSOffset:], p.AdmittedNS)
 	binary.LittleEndian.PutUint64(f[DLineTokenOffset:], p.Token)
 	binary.LittleEndian.PutUint64(f[DLinePositionOffset:], p.Position)
+	binary.LittleEndian.PutUint64(f[DLineUntilNSOffset:], p.UntilNS)
 	seal(f, KindEvent)
 	return f, nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // LayoutHash names this layout; attach refuses a page with another one.
-const LayoutHash uint64 = 0x280aeb00902daeda
+const LayoutHash uint64 = 0xab10ec6b7f7ce8c0
 
 // Sizes, magic numbers and bounds.
 const (
@@ -125,7 +125,7 @@ const (
 	DLineAdmittedNSOffset    = 32
 	DLineTokenOffset         = 40
 	DLinePositionOffset      = 48
-	DLineReservedOffset      = 56
+	DLineUntilNSOffset       = 56
 )
 
 type shapeOfDLine struct {
@@ -140,7 +140,7 @@ type shapeOfDLine struct {
 	admittedNS    uint64
 	token         uint64
 	position      uint64
-	reserved      uint64
+	untilNS       uint64
 }
 
 var (
@@ -156,7 +156,7 @@ var (
 	_ [32]byte = [unsafe.Offsetof(shapeOfDLine{}.admittedNS)]byte{}
 	_ [40]byte = [unsafe.Offsetof(shapeOfDLine{}.token)]byte{}
 	_ [48]byte = [unsafe.Offsetof(shapeOfDLine{}.position)]byte{}
-	_ [56]byte = [unsafe.Offsetof(shapeOfDLine{}.reserved)]byte{}
+	_ [56]byte = [unsafe.Offsetof(shapeOfDLine{}.untilNS)]byte{}
 )
 
 // DLine: One frame's first line. The data plane writes it before `commit`; never again afterwards.
@@ -195,6 +195,9 @@ func (l DLine) Token() uint64 { return binary.LittleEndian.Uint64(l[40:48]) }
 
 // Position: where in its lane this frame begins
 func (l DLine) Position() uint64 { return binary.LittleEndian.Uint64(l[48:56]) }
+
+// UntilNS: boot clock, ns: end of the sender's budget, 503 from then; 0: not known
+func (l DLine) UntilNS() uint64 { return binary.LittleEndian.Uint64(l[56:64]) }
 
 // CLineSize is the size of a CLine in bytes.
 const CLineSize = 64

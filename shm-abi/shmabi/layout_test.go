@@ -19,6 +19,7 @@ func TestGoldenImages(t *testing.T) {
 		wantWord(t, "admitted_ns", uint64(v.AdmittedNS()), 8, 9)
 		wantWord(t, "token", uint64(v.Token()), 8, 10)
 		wantWord(t, "position", uint64(v.Position()), 8, 11)
+		wantWord(t, "until_ns", uint64(v.UntilNS()), 8, 12)
 	})
 	t.Run("CLine", func(t *testing.T) {
 		b := readImage(t, "c_line", CLineSize)

@@ -164,6 +164,7 @@ impl Producer {
                 received_ns: 0,
                 admitted_ns: 0,
                 token: u64::from(seq),
+                until_ns: 0,
             };
             if self.lane.publish(&parts)?.is_none() {
                 self.next = Some(size);

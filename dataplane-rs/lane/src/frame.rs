@@ -46,6 +46,8 @@ pub struct FrameParts<'a> {
     pub admitted_ns: u64,
     /// Seat (20 bits) | connection number (44 bits).
     pub token: u64,
+    /// When its wait for a reply ends, boot clock, ns; 0: not known.
+    pub until_ns: u64,
 }
 
 const LINE: usize = LINE_SIZE as usize;
@@ -151,7 +153,7 @@ impl FrameParts<'_> {
             admitted_ns: self.admitted_ns,
             token: self.token,
             position,
-            reserved: 0,
+            until_ns: self.until_ns,
         };
         // SAFETY: the first line of the frame, for which the caller vouches.
         unsafe { copy_bytes(to, &line.to_bytes()) };

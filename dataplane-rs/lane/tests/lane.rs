@@ -73,6 +73,7 @@ fn parts<'a>(body: &'a [&'a [u8]]) -> FrameParts<'a> {
         received_ns: 1,
         admitted_ns: 2,
         token: 3,
+        until_ns: 4,
     }
 }
 

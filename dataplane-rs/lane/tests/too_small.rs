@@ -111,6 +111,7 @@ fn fill(dir: &Path) {
         received_ns: 1,
         admitted_ns: 1,
         token: 1,
+        until_ns: 0,
     };
     let mut published = 0;
     while fits.publish(&parts).unwrap().is_some() {

@@ -71,6 +71,7 @@ impl Worker {
             received_ns: self.wall_ns,
             admitted_ns: taken_ns.unwrap_or(self.now_ns),
             token: conn.token(),
+            until_ns: routed.until_ns,
         };
         match self.lane.publish(&parts) {
             Ok(Some(position)) => {

@@ -4,7 +4,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Names this layout; attach refuses a page with another one.
-pub const LAYOUT_HASH: u64 = 0x280aeb00902daeda;
+pub const LAYOUT_HASH: u64 = 0xab10ec6b7f7ce8c0;
 
 /// "SLCLANE1"
 pub const LANE_MAGIC: u64 = 3550329923610823763;
@@ -130,8 +130,8 @@ pub struct DLine {
     pub token: u64,
     /// where in its lane this frame begins
     pub position: u64,
-    /// The field of that name.
-    pub reserved: u64,
+    /// boot clock, ns: end of the sender's budget, 503 from then; 0: not known
+    pub until_ns: u64,
 }
 
 impl Default for DLine {
@@ -160,7 +160,7 @@ impl DLine {
             ]),
             token: u64::from_le_bytes([b[40], b[41], b[42], b[43], b[44], b[45], b[46], b[47]]),
             position: u64::from_le_bytes([b[48], b[49], b[50], b[51], b[52], b[53], b[54], b[55]]),
-            reserved: u64::from_le_bytes([b[56], b[57], b[58], b[59], b[60], b[61], b[62], b[63]]),
+            until_ns: u64::from_le_bytes([b[56], b[57], b[58], b[59], b[60], b[61], b[62], b[63]]),
         }
     }
 
@@ -178,7 +178,7 @@ impl DLine {
         b[32..40].copy_from_slice(&self.admitted_ns.to_le_bytes());
         b[40..48].copy_from_slice(&self.token.to_le_bytes());
         b[48..56].copy_from_slice(&self.position.to_le_bytes());
-        b[56..64].copy_from_slice(&self.reserved.to_le_bytes());
+        b[56..64].copy_from_slice(&self.until_ns.to_le_bytes());
         b
     }
 }
@@ -195,7 +195,7 @@ const _: () = assert!(offset_of!(DLine, received_ns) == 24);
 const _: () = assert!(offset_of!(DLine, admitted_ns) == 32);
 const _: () = assert!(offset_of!(DLine, token) == 40);
 const _: () = assert!(offset_of!(DLine, position) == 48);
-const _: () = assert!(offset_of!(DLine, reserved) == 56);
+const _: () = assert!(offset_of!(DLine, until_ns) == 56);
 
 /// One frame's second line. The control plane writes it between `commit` and `verified`; above
 /// `verified` it is garbage and is never believed.
@@ -2094,6 +2094,10 @@ mod tests {
         assert_eq!(
             v.position,
             u64::from_le_bytes(core::array::from_fn(|n| pattern(11, n)))
+        );
+        assert_eq!(
+            v.until_ns,
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(12, n)))
         );
     }
 

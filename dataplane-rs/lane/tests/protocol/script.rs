@@ -190,6 +190,7 @@ impl Stage {
             received_ns: 1,
             admitted_ns: 2,
             token: u64::from(seq),
+            until_ns: 0,
         };
         let length = parts.size();
         match self.lane().publish(&parts) {

@@ -131,6 +131,54 @@ fn the_slot_of_a_connection_that_closed_ends_with_its_frame() {
 }
 
 #[test]
+fn a_reply_that_comes_after_its_frames_room_was_given_back_still_answers() {
+    let mut delivered = source("/a", 0);
+    delivered.acknowledge = proto::Acknowledge::Delivered.into();
+    let budget_ns = delivered.budget_ns;
+    let setup = Setup {
+        sources: vec![delivered],
+        ..Setup::default()
+    };
+    let Some(mut world) = World::start(setup) else {
+        return;
+    };
+    let mut sender = world.connect(0);
+    for (kind, code, body) in [
+        (REPLY_QUEUED, 202, b"".as_slice()),
+        (REPLY_INLINE, 201, b"<ok/>"),
+        (REPLY_INLINE, 422, b"no"),
+        (shm_abi::REPLY_ACCEPTED, 200, b""),
+    ] {
+        sender.send(&post("/a", b"x"));
+        let frame = world.control[0].frame();
+        let since_ns = frame.line.until_ns - budget_ns;
+        assert!(
+            since_ns > 0 && since_ns <= frame.line.admitted_ns,
+            "the budget begins with the request, on the clock of the slot"
+        );
+        eventually("it sleeps", || world.control[0].waits_for_room());
+        world.control[0].consume(&frame);
+        eventually("the slot is given back", || world.inflight() == 0);
+        // Another frame of the same worker goes by meanwhile.
+        let mut other = world.connect(0);
+        other.send(&post("/a", b"other"));
+        let second = world.control[0].frame();
+        world.control[0].accept(&second);
+        world.control[0].consume(&second);
+        assert_eq!(other.answer().status, 200);
+        world.control[0].reply_with(&frame.answer(kind, code), b"X-Kind: late\r\n", body);
+        let answer = sender.answer();
+        assert_eq!(answer.status, code);
+        if kind == REPLY_INLINE {
+            assert_eq!(answer.header("X-Kind"), Some("late"));
+            assert!(answer.body == body);
+        }
+    }
+    assert_eq!(world.inflight(), 0);
+    assert_eq!(world.plane.counters.worker(0).late_replies(), 0);
+}
+
+#[test]
 fn every_kind_of_reply_has_its_form() {
     let Some(mut world) = World::start(Setup::default()) else {
         return;

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"sluice/go/internal/config"
+	"sluice/go/internal/destination/transform"
 	"sluice/go/internal/provider"
 	"sluice/go/internal/provider/catalogue"
 )
@@ -13,8 +14,7 @@ func configOptions(dev bool) config.Options {
 	return config.Options{
 		Dev: dev,
 		Supports: config.AllBut(
-			config.AcknowledgeDelivered, config.BreakerTuning, config.MutualTLS, config.Postgres,
-			config.ProxyProtocol, config.RespondDestination, config.TLS, config.UnixListener,
+			config.MutualTLS, config.ProxyProtocol, config.TLS, config.UnixListener,
 		),
 		Provider: func(name string) (config.Provider, bool) {
 			scheme, ok := catalogue.Lookup(name)
@@ -30,6 +30,14 @@ func configOptions(dev bool) config.Options {
 				return config.Provider{}, schemeFaults(err)
 			}
 			return configProvider(scheme), nil
+		},
+		CheckExpression: func(kind, text string) (err error) {
+			if kind == "filter" {
+				_, err = transform.NewFilter(text)
+			} else {
+				_, err = transform.NewTransform(kind, text)
+			}
+			return err
 		},
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,14 +14,20 @@ func checkCommand() *cobra.Command {
 	var inJSON, dev bool
 	cmd := &cobra.Command{
 		Use: "check FILE", Short: "read a config and name every fault", Args: cobra.ExactArgs(1),
+		Long: `Reads a config as the daemon would, and names every fault with its line and the mend. A
+config without a fault may have warnings: it is taken, but something in it is hardly meant.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := config.Load(args[0], configOptions(dev))
 			var faults config.Faults
 			if err != nil && !errors.As(err, &faults) {
 				return err
 			}
+			var warnings config.Faults
+			if c != nil {
+				warnings = c.Warnings
+			}
 			if inJSON {
-				return checkJSON(cmd, faults)
+				return checkJSON(cmd, faults, warnings)
 			}
 			for _, f := range faults {
 				if _, err := fmt.Fprintln(cmd.OutOrStdout(), f); err != nil {
@@ -31,9 +38,12 @@ func checkCommand() *cobra.Command {
 				return usagef("%s is refused: %s", args[0],
 					plural(uint64(len(faults)), "fault", "faults"))
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok (%s, %s)\n", args[0],
-				plural(uint64(len(c.Sources)), "source", "sources"),
-				plural(uint64(len(c.Destinations)), "destination", "destinations"))
+			for _, w := range warnings {
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", w); err != nil {
+					return err
+				}
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok (%s)\n", args[0], contents(c, warnings))
 			return err
 		},
 	}
@@ -42,16 +52,27 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
-// checkJSON writes one object a fault; none means that the config is taken.
-func checkJSON(cmd *cobra.Command, faults config.Faults) error {
-	for _, f := range faults {
+// contents counts what a config has.
+func contents(c *config.Config, warnings config.Faults) string {
+	text := plural(uint64(len(c.Sources)), "source", "sources") + ", " +
+		plural(uint64(len(c.Destinations)), "destination", "destinations")
+	if len(warnings) > 0 {
+		text += ", " + plural(uint64(len(warnings)), "warning", "warnings")
+	}
+	return text
+}
+
+// checkJSON writes one object a fault or warning; no fault means that the config is taken.
+func checkJSON(cmd *cobra.Command, faults, warnings config.Faults) error {
+	for i, f := range slices.Concat(faults, warnings) {
 		line := struct {
 			File    string `json:"file"`
 			Line    int    `json:"line"`
 			Path    string `json:"path"`
 			Problem string `json:"problem"`
 			Mend    string `json:"mend"`
-		}{f.File, f.Line, f.Path, f.Problem, f.Mend}
+			Warning bool   `json:"warning"`
+		}{f.File, f.Line, f.Path, f.Problem, f.Mend, i >= len(faults)}
 		if err := jsonLine(cmd.OutOrStdout(), line); err != nil {
 			return err
 		}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -81,5 +83,20 @@ func TestNoSecretIsEverPrinted(t *testing.T) {
 		if code == 0 || strings.Contains(out+errs, "hunter2") {
 			t.Errorf("%s %s: exit code %d, %q %q", args[0], args[1], code, out, errs)
 		}
+	}
+}
+
+func TestWhatIsHardlyMeantIsLoggedWhenTheDaemonReadsIt(t *testing.T) {
+	t.Setenv("TEST_SECRET", "It's a Secret to Everybody")
+	t.Setenv("TEST_DATABASE", "postgres://sluice:hunter2@127.0.0.1/events")
+	c, err := loadConfig("testdata/files/doubtful.yaml", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	logWarnings(c, slog.New(slog.NewTextHandler(&out, nil)))
+	if strings.Count(out.String(), "level=WARN") != 2 ||
+		!strings.Contains(out.String(), "doubtful.yaml:7: destinations.ledger.postgres") {
+		t.Errorf("logged %s", out.String())
 	}
 }

@@ -60,11 +60,20 @@ func deadListCommand() *cobra.Command {
 func deadReplayCommand() *cobra.Command {
 	var where daemonFlags
 	var filter filterFlags
-	var everything, dryRun, inJSON bool
+	var replay replayFlags
 	cmd := &cobra.Command{
-		Use: "replay [ID...]", Short: "deliver dead letters again",
+		Use:   "replay [ID...]",
+		Short: "deliver dead letters again",
+		Long: `Makes new deliveries of the dead letters that match, those of the oldest event first. With
+--to their events go to that destination, and the dead letters stay.`,
+		Example: `  sluice dlq replay --destination billing --rate 50/s
+  sluice dlq replay --destination billing --to billing-2 --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := wantsSelection(&filter, args, everything); err != nil {
+			if err := wantsSelection(&filter, args, replay.everything); err != nil {
+				return err
+			}
+			rate, err := replay.perSecond()
+			if err != nil {
 				return err
 			}
 			f, err := filter.filter(args, time.Now())
@@ -72,19 +81,19 @@ func deadReplayCommand() *cobra.Command {
 				return err
 			}
 			return where.call(cmd, func(ctx context.Context, d *remote) error {
-				r, err := d.ReplayDeadLetters(ctx, &pb.DeadLettersRequest{Filter: f, DryRun: dryRun})
+				r, err := d.ReplayDeadLetters(ctx, &pb.DeadLettersRequest{
+					Filter: f, Destination: replay.to, Rate: rate, DryRun: replay.dry,
+				})
 				if err != nil {
 					return err
 				}
-				return printReplay(cmd.OutOrStdout(), r, dryRun, inJSON)
+				return replay.print(cmd.OutOrStdout(), r, rate)
 			})
 		},
 	}
 	where.add(cmd.Flags())
 	filter.add(cmd.Flags(), false)
-	cmd.Flags().BoolVar(&everything, "all", false, "all dead letters, without any filter")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "count, but change nothing")
-	asJSON(cmd, &inJSON, false)
+	replay.add(cmd, "to this `DESTINATION` instead", "all dead letters, without any filter")
 	return cmd
 }
 

@@ -254,15 +254,20 @@ func printTail(w io.Writer, e *pb.Event, inJSON bool) error {
 func eventsReplayCommand() *cobra.Command {
 	var where daemonFlags
 	var filter filterFlags
-	var everything, dryRun, inJSON bool
-	var to string
+	var replay replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay [ID...]",
 		Short: "deliver events again",
-		Long: `Makes new deliveries of the events that match. A delivery that waits is left as it is,
-one that is being retried is due at once. Destinations get the same Idempotency-Key as before.`,
+		Long: `Makes new deliveries of the events that match, the oldest first. A delivery that waits is
+left as it is, one that is being retried is due at once. Destinations get the same Idempotency-Key
+as before. A destination that an event never went to gets it by --to.`,
+		Example: `  sluice events replay --source github --since 2h --to audit --rate 50/s --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := wantsSelection(&filter, args, everything); err != nil {
+			if err := wantsSelection(&filter, args, replay.everything); err != nil {
+				return err
+			}
+			rate, err := replay.perSecond()
+			if err != nil {
 				return err
 			}
 			f, err := filter.filter(args, time.Now())
@@ -271,49 +276,18 @@ one that is being retried is due at once. Destinations get the same Idempotency-
 			}
 			return where.call(cmd, func(ctx context.Context, d *remote) error {
 				r, err := d.ReplayEvents(ctx, &pb.ReplayEventsRequest{
-					Filter: f, Destination: to, DryRun: dryRun,
+					Filter: f, Destination: replay.to, Rate: rate, DryRun: replay.dry,
 				})
 				if err != nil {
 					return err
 				}
-				return printReplay(cmd.OutOrStdout(), r, dryRun, inJSON)
+				return replay.print(cmd.OutOrStdout(), r, rate)
 			})
 		},
 	}
 	where.add(cmd.Flags())
 	filter.add(cmd.Flags(), true)
-	cmd.Flags().StringVar(&to, "to", "", "only to this `DESTINATION`")
-	cmd.Flags().BoolVar(&everything, "all", false, "all events, without any filter")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "count, but change nothing")
-	asJSON(cmd, &inJSON, false)
+	replay.add(cmd, "only to this `DESTINATION`, whether they went there or not",
+		"all events, without any filter")
 	return cmd
-}
-
-// wantsSelection keeps a forgotten filter from meaning everything.
-func wantsSelection(f *filterFlags, args []string, everything bool) error {
-	none := f.empty() && len(args) == 0
-	switch {
-	case none && !everything:
-		return usagef("say which: ids, a filter, or --all")
-	case !none && everything:
-		return usagef("--all and a filter exclude each other")
-	}
-	return nil
-}
-
-func printReplay(w io.Writer, r *pb.ReplayReply, dryRun, inJSON bool) error {
-	if inJSON {
-		return jsonLine(w, struct {
-			Events     uint64 `json:"events"`
-			Deliveries uint64 `json:"deliveries"`
-			DryRun     bool   `json:"dry_run"`
-		}{r.GetEvents(), r.GetDeliveries(), dryRun})
-	}
-	verb := "made"
-	if dryRun {
-		verb = "would be made"
-	}
-	_, err := fmt.Fprintf(w, "%s of %s %s\n", plural(r.GetDeliveries(), "delivery", "deliveries"),
-		plural(r.GetEvents(), "event", "events"), verb)
-	return err
 }

@@ -56,7 +56,7 @@ func rootCommand() *cobra.Command {
 		runCommand(), checkCommand(), doctorCommand(),
 		statusCommand(), topCommand(),
 		eventsCommand(), deadLettersCommand(), limitsCommand(),
-		faultCommand(), sendCommand(), verifyCommand(),
+		breakersCommand(), faultCommand(), sendCommand(), verifyCommand(),
 		reloadCommand(), drainCommand(), versionCommand(),
 	)
 	return root

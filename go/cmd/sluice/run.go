@@ -57,10 +57,12 @@ The daemon is ready when GET /readyz on the admin.http address answers 200.`,
 			}
 			load := func() (*config.Config, error) {
 				c, err := loadConfig(file, dev)
-				if err == nil {
-					fitConnections(c, files, log)
+				if err != nil {
+					return nil, err
 				}
-				return c, err
+				logWarnings(c, log)
+				fitConnections(c, files, log)
+				return c, nil
 			}
 			c, err := load()
 			if err != nil {
@@ -181,6 +183,13 @@ func raiseOpenFiles() (int64, error) {
 		return 0, fmt.Errorf("raise RLIMIT_NOFILE to %d: %w", limit.Max, err)
 	}
 	return int64(min(limit.Max, math.MaxInt32)), nil
+}
+
+// logWarnings tells what holds in a config and is hardly meant.
+func logWarnings(c *config.Config, log *slog.Logger) {
+	for _, w := range c.Warnings {
+		log.Warn("the config holds, but is this meant?", "warning", w.String())
+	}
 }
 
 // fitConnections lowers max_connections to what the limit on open files allows.

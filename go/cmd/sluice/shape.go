@@ -63,6 +63,9 @@ type destinationShape struct {
 	Backlog uint64  `json:"backlog"`
 	Dead    uint64  `json:"dead"`
 	OldestS float64 `json:"oldest_s"`
+
+	Inflight uint64 `json:"inflight"`
+	Limit    uint64 `json:"limit"`
 }
 
 type dataPlaneShape struct {
@@ -95,7 +98,7 @@ func newStatusShape(s *pb.Status) statusShape {
 	}
 	for _, d := range s.GetDestinations() {
 		out.Destinations = append(out.Destinations, destinationShape{d.GetName(), d.GetBreaker(),
-			d.GetBacklog(), d.GetDead(), d.GetOldestS()})
+			d.GetBacklog(), d.GetDead(), d.GetOldestS(), d.GetInflight(), d.GetLimit()})
 	}
 	return out
 }

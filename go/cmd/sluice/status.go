@@ -22,7 +22,10 @@ A class of requests is OVERLOADED while some of it always wait: those that waite
 turned away to be sent again. Classes are served in the order high, never_retries, default, low,
 never_retries_over_share, default_over_share, repeat, low_over_share. A source's requests in a row
 that were turned away are counted until one is taken; near the number at which its provider would
-stop sending it is GUARDED, and is served first.`,
+stop sending it is GUARDED, and is served first.
+
+A destination's BREAKER is open or half_open while it is left alone ("sluice breaker list" says
+why), and IN FLIGHT are the attempts under way, of how many that may be.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return where.call(cmd, func(ctx context.Context, d *remote) error {
 				ctx, cancel := short(ctx)
@@ -125,15 +128,24 @@ func printDestinations(w io.Writer, s *pb.Status) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	t := table(w, "DESTINATION", "BREAKER", "BACKLOG", "OLDEST", "DEAD")
+	t := table(w, "DESTINATION", "BREAKER", "IN FLIGHT", "BACKLOG", "OLDEST", "DEAD")
 	for _, d := range s.GetDestinations() {
 		oldest := ""
 		if d.GetBacklog() > 0 {
 			oldest = span(d.GetOldestS())
 		}
-		row(t, d.GetName(), d.GetBreaker(), number(d.GetBacklog()), oldest, number(d.GetDead()))
+		row(t, d.GetName(), d.GetBreaker(), inflight(d), number(d.GetBacklog()), oldest,
+			number(d.GetDead()))
 	}
 	return t.Flush()
+}
+
+// inflight is how many attempts are under way, and how many may be where that is known.
+func inflight(d *pb.DestinationStatus) string {
+	if d.GetLimit() == 0 {
+		return number(d.GetInflight())
+	}
+	return fmt.Sprintf("%d of %d", d.GetInflight(), d.GetLimit())
 }
 
 func number(n uint64) string { return fmt.Sprint(n) }

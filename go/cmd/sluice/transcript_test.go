@@ -39,6 +39,7 @@ func TestTranscripts(t *testing.T) {
 			t.Setenv(adminVariable, newWorld(t).serve(t))
 			t.Setenv(tokenVariable, "")
 			t.Setenv("TEST_SECRET", "It's a Secret to Everybody")
+			t.Setenv("TEST_DATABASE", "postgres://sluice:hunter2@127.0.0.1/events")
 			got := transcript(t, string(want), folder)
 			switch {
 			case got == string(want):

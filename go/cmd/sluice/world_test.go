@@ -30,6 +30,8 @@ type world struct {
 	frames map[event.Seq]shmabi.Frame
 	limit  uint64
 	until  time.Time
+
+	breakers []admin.Breaker
 }
 
 var worldNames = &event.Catalogue{
@@ -39,7 +41,7 @@ var worldNames = &event.Catalogue{
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{frames: map[event.Seq]shmabi.Frame{}, limit: 16}
+	w := &world{frames: map[event.Seq]shmabi.Frame{}, limit: 16, breakers: worldBreakers()}
 	w.add(t, 1, "evt-1", "{\"n\":1}\n", deliveries{{Destination: 1, State: event.Delivered,
 		Attempts: 1, Code: 200}})
 	w.add(t, 2, "evt-2", "\x00\x01", deliveries{
@@ -159,14 +161,24 @@ func (w *world) DeadLetters(f store.Filter) (store.Page[store.DeadLetter], error
 	return page, err
 }
 
-func (w *world) ReplayEvents(_ context.Context, f store.Filter, _ string) (int, error) {
+func (w *world) ReplayEvents(_ context.Context, f store.Filter, r store.Replay) (int, error) {
 	page, err := w.Events(f)
-	return len(page.Items), err
+	return picked(page.Items, r, func(e store.Event) event.ID { return e.ID }), err
 }
 
-func (w *world) ReplayDead(_ context.Context, f store.Filter, _ string) (int, error) {
+func (w *world) ReplayDead(_ context.Context, f store.Filter, r store.Replay) (int, error) {
 	page, err := w.DeadLetters(f)
-	return len(page.Items), err
+	return picked(page.Items, r, func(d store.DeadLetter) event.ID { return d.ID }), err
+}
+
+// picked counts what a replay is about.
+func picked[T any](items []T, r store.Replay, id func(T) event.ID) (n int) {
+	for _, item := range items {
+		if r.IDs == nil || slices.Contains(r.IDs, id(item)) {
+			n++
+		}
+	}
+	return n
 }
 
 func (w *world) DropDead(_ context.Context, f store.Filter, _, _ string) (int, error) {
@@ -206,7 +218,8 @@ func (w *world) facts() admin.Facts {
 		Sources: []admin.Source{{Name: "github", Duplicates: 1, Unauthorized: 5, Refused: 7,
 			RefusedInRow: 2, Guarded: true}},
 		Destinations: []admin.Destination{
-			{Name: "billing", Breaker: "closed"}, {Name: "archive", Breaker: "open"},
+			{Name: "billing", Breaker: "closed", Inflight: 1, Limit: 16},
+			{Name: "archive", Breaker: "open"},
 		},
 		DataPlane: admin.DataPlane{Pid: 4711, Driver: "io_uring", Restarts: 1},
 		Problems:  []string{"archive answers nothing"},
@@ -249,6 +262,7 @@ func (w *world) service() *admin.Service {
 	return admin.New(admin.Options{
 		Store: w, Facts: w.facts, Limiter: w, Version: "1.0", Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return noon.Add(time.Hour) }, Faults: w.board(), Gaps: ledger{},
+		Breakers: w,
 		Reload: func(context.Context) (uint32, error) {
 			if reloads++; reloads > 1 {
 				return 0, config.Faults{{File: "sluice.yaml", Line: 3, Problem: "no such key"}}

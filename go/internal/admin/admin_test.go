@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -157,10 +158,17 @@ func TestAWrongFilterIsTheCallersFault(t *testing.T) {
 		Filter: &pb.EventFilter{State: "duplicate"},
 	})
 	refused(t, err, bad, "duplicate")
-	_, err = b.ReplayEvents(t.Context(), &pb.ReplayEventsRequest{
-		Filter: &pb.EventFilter{Destination: "archive"}, Destination: "billing",
-	})
-	refused(t, err, bad, "archive")
+	b.facts.Destinations = []Destination{{Name: "billing"}}
+	for to, says := range map[string]string{"archive": "config no more", "x": "no destination"} {
+		_, err = b.ReplayEvents(t.Context(), &pb.ReplayEventsRequest{Destination: to})
+		refused(t, err, bad, says)
+		_, err = b.ReplayDeadLetters(t.Context(), &pb.DeadLettersRequest{Destination: to})
+		refused(t, err, bad, says)
+	}
+	for _, rate := range []float64{-1, 0.0001, 1e9, math.NaN(), math.Inf(1)} {
+		_, err = b.ReplayEvents(t.Context(), &pb.ReplayEventsRequest{Rate: rate})
+		refused(t, err, bad, "0.001 to 1000000")
+	}
 	_, err = b.DropDeadLetters(t.Context(), &pb.DropDeadLettersRequest{Reason: " "})
 	refused(t, err, bad, "reason")
 	_, err = b.ReplayDeadLetters(t.Context(), &pb.DeadLettersRequest{
@@ -221,6 +229,7 @@ func TestATailBeginsWithWhatComesAfterIt(t *testing.T) {
 
 func TestAReplayCountsFirstAndRecordsWhoAsked(t *testing.T) {
 	b := newBench(t, nil)
+	b.facts.Destinations = []Destination{{Name: "archive"}}
 	id := b.take(2, 1)[0]
 	b.take(1, 1)
 	b.finish(1, event.Done)
@@ -249,6 +258,81 @@ func TestAReplayCountsFirstAndRecordsWhoAsked(t *testing.T) {
 	if e.GetEvent().GetState() != "pending" || last.GetOutcome() != "replay" ||
 		last.GetBy() != "alice" || last.GetDestination() != "archive" {
 		t.Errorf("after the replay: %v", e)
+	}
+}
+
+// due is when the deliveries of a listing are tried, less the time of the store's clock.
+func (b *bench) due(destination string) (waits []time.Duration) {
+	for _, e := range b.events(nil, 0) {
+		for _, d := range e.GetDestinations() {
+			if d.GetName() == destination && d.GetNextAttemptNs() != 0 {
+				at := time.Unix(0, d.GetNextAttemptNs())
+				waits = append(waits, at.Sub(began.Add(time.Hour)))
+			}
+		}
+	}
+	return waits
+}
+
+func TestAReplayGoesElsewhereAndAtItsRate(t *testing.T) {
+	b := newBench(t, nil)
+	b.facts.Destinations = []Destination{{Name: "archive"}, {Name: "billing"}}
+	ids := b.take(1, 5) // to billing alone
+	b.finish(1, event.Done)
+	b.commit()
+	filter := &pb.EventFilter{Destination: "billing"}
+	// The ids pick the oldest three, in whatever order they are named.
+	for _, i := range []int{1, 0, 2} {
+		filter.Ids = append(filter.Ids, ids[i].String())
+	}
+	request := &pb.ReplayEventsRequest{Filter: filter, Destination: "archive", Rate: 2, DryRun: true}
+	for _, dry := range []bool{true, false} {
+		request.DryRun = dry
+		reply, err := b.ReplayEvents(t.Context(), request)
+		b.must(err)
+		if reply.GetEvents() != 3 || reply.GetDeliveries() != 3 {
+			t.Errorf("dry %t: %v", dry, reply)
+		}
+	}
+	want := []time.Duration{time.Second, time.Second / 2, 0} // newest first
+	if got := b.due("archive"); !slices.Equal(got, want) {
+		t.Errorf("due after %v, want %v", got, want)
+	}
+	if got := b.due("billing"); len(got) != 0 {
+		t.Errorf("billing has %v", got)
+	}
+	// What waits there already is left alone.
+	reply, err := b.ReplayEvents(t.Context(), request)
+	b.must(err)
+	if reply.GetEvents() != 0 || reply.GetDeliveries() != 0 {
+		t.Errorf("again: %v", reply)
+	}
+}
+
+func TestADeadLetterThatIsReplayedElsewhereStays(t *testing.T) {
+	b := newBench(t, nil)
+	b.facts.Destinations = []Destination{{Name: "archive"}, {Name: "billing"}}
+	ids := b.take(1, 3)
+	b.finish(1, event.Dead)
+	b.commit()
+	request := &pb.DeadLettersRequest{
+		Filter: &pb.EventFilter{Ids: []string{ids[2].String(), ids[0].String()}},
+		Rate:   10, Destination: "archive",
+	}
+	for _, dry := range []bool{true, false} {
+		request.DryRun = dry
+		reply, err := b.ReplayDeadLetters(t.Context(), request)
+		b.must(err)
+		if reply.GetEvents() != 2 || reply.GetDeliveries() != 2 {
+			t.Errorf("dry %t: %v", dry, reply)
+		}
+	}
+	stream, err := b.ListDeadLetters(t.Context(), &pb.ListDeadLettersRequest{})
+	if left := all(t, stream, err); len(left) != 3 {
+		t.Errorf("%d dead letters are left of 3", len(left))
+	}
+	if got := b.due("archive"); !slices.Equal(got, []time.Duration{time.Second / 10, 0}) {
+		t.Errorf("due after %v", got)
 	}
 }
 
@@ -316,7 +400,7 @@ func TestStatusJoinsFactsAndStore(t *testing.T) {
 		Sources: []Source{{Name: "github", Duplicates: 4, Unauthorized: 5, Refused: 6,
 			RefusedInRow: 3, Guarded: true}},
 		// archive was taken out of the config and has a dead letter still.
-		Destinations: []Destination{{Name: "billing", Breaker: "open"}},
+		Destinations: []Destination{{Name: "billing", Breaker: "open", Inflight: 2, Limit: 4}},
 		DataPlane:    DataPlane{Pid: 7, Driver: "io_uring", Restarts: 1},
 	}
 	// The store looks at its space once in a while only, and applies outcomes behind the journal.
@@ -346,6 +430,7 @@ func TestStatusJoinsFactsAndStore(t *testing.T) {
 	}
 	if len(destinations) != 2 || destinations[0].GetBreaker() != "open" ||
 		destinations[0].GetBacklog() != 3 || destinations[0].GetOldestS() != 3600 ||
+		destinations[0].GetInflight() != 2 || destinations[0].GetLimit() != 4 ||
 		destinations[1].GetName() != "archive" || destinations[1].GetDead() != 1 {
 		t.Errorf("destinations are %v", destinations)
 	}

@@ -40,25 +40,36 @@ func (s *Service) deadSelection(f *pb.EventFilter) (selection, error) {
 	return selected, err
 }
 
-// ReplayDeadLetters makes new deliveries of the dead letters that match.
+// ReplayDeadLetters makes new deliveries of the dead letters that match, or of their events to
+// another destination.
 func (s *Service) ReplayDeadLetters(ctx context.Context,
 	r *pb.DeadLettersRequest) (*pb.ReplayReply, error) {
 	selected, err := s.deadSelection(r.GetFilter())
 	if err != nil {
 		return nil, err
 	}
+	replay, err := s.replay(r.GetDestination(), r.GetRate(), caller(ctx, r.GetBy()))
+	if err != nil {
+		return nil, err
+	}
 	reply, err := s.countDead(ctx, selected)
+	if replay.To != 0 {
+		// One each, however many dead letters it has. What waits there already is counted as well,
+		// and then left alone.
+		reply.Deliveries = reply.Events
+	}
 	if err != nil || r.GetDryRun() {
 		return reply, faultOrNil(err)
 	}
-	by := caller(ctx, r.GetBy())
-	reply.Deliveries, err = each(selected, func(f store.Filter) (int, error) {
-		return s.o.Store.ReplayDead(ctx, f, by)
-	})
+	filter, ids := selected.whole()
+	replay.IDs = ids
+	count, err := s.o.Store.ReplayDead(ctx, filter, replay)
 	if err != nil {
 		return nil, fault(err)
 	}
-	s.o.Log.Info("dead letters replayed", "deliveries", reply.Deliveries, "by", by)
+	reply.Deliveries = uint64(count)
+	s.o.Log.Info("dead letters replayed", "deliveries", reply.Deliveries, "by", replay.By,
+		"to", r.GetDestination(), "rate", replay.Rate)
 	return reply, nil
 }
 

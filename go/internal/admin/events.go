@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -142,32 +143,16 @@ func (s *Service) ReplayEvents(ctx context.Context, r *pb.ReplayEventsRequest) (
 	if err != nil {
 		return nil, err
 	}
-	only, err := number(r.GetDestination(), "destination", s.o.Store.Catalogue().Destinations)
+	if selected[0].State == event.Duplicate {
+		return nil, invalid("a duplicate has no deliveries; replay the event that it repeats")
+	}
+	replay, err := s.replay(r.GetDestination(), r.GetRate(), caller(ctx, r.GetBy()))
 	if err != nil {
 		return nil, err
 	}
-	for i := range selected {
-		f := &selected[i]
-		switch {
-		case f.State == event.Duplicate:
-			return nil, invalid("a duplicate has no deliveries; replay the event that it repeats")
-		case only != 0 && f.Destination != 0 && f.Destination != only:
-			return nil, invalid("the filter names destination %q and the replay %q",
-				r.GetFilter().GetDestination(), r.GetDestination())
-		case only != 0:
-			f.Destination = only
-		}
-	}
 	reply := &pb.ReplayReply{}
 	err = walk(ctx, selected, 0, s.o.Store.Events, func(e *store.Event) error {
-		n := uint64(0)
-		for _, d := range e.Destinations {
-			to := selected[0].Destination
-			if d.State != event.Pending && (to == 0 || to == d.Destination) {
-				n++
-			}
-		}
-		if n > 0 {
+		if n := replayed(e, selected[0].Destination, replay.To); n > 0 {
 			reply.Events++
 			reply.Deliveries += n
 		}
@@ -176,15 +161,52 @@ func (s *Service) ReplayEvents(ctx context.Context, r *pb.ReplayEventsRequest) (
 	if err != nil || r.GetDryRun() {
 		return reply, faultOrNil(err)
 	}
-	by := caller(ctx, r.GetBy())
-	reply.Deliveries, err = each(selected, func(f store.Filter) (int, error) {
-		return s.o.Store.ReplayEvents(ctx, f, by)
-	})
+	filter, ids := selected.whole()
+	replay.IDs = ids
+	count, err := s.o.Store.ReplayEvents(ctx, filter, replay)
 	if err != nil {
 		return nil, fault(err)
 	}
-	s.o.Log.Info("events replayed", "deliveries", reply.Deliveries, "by", by)
+	reply.Deliveries = uint64(count)
+	s.o.Log.Info("events replayed", "deliveries", reply.Deliveries, "by", replay.By,
+		"to", r.GetDestination(), "rate", replay.Rate)
 	return reply, nil
+}
+
+// replayed counts the deliveries that a replay makes of one event: of those that it has (from: only
+// of that destination), or the one to another.
+func replayed(e *store.Event, from, to uint32) (n uint64) {
+	for _, d := range e.Destinations {
+		switch {
+		case d.Destination == to && d.State == event.Pending:
+			return 0
+		case to == 0 && d.State != event.Pending && (from == 0 || from == d.Destination):
+			n++
+		}
+	}
+	if to != 0 {
+		return 1
+	}
+	return n
+}
+
+// replay checks where replays go and how fast.
+func (s *Service) replay(to string, rate float64, by string) (store.Replay, error) {
+	// NaN is between no two numbers.
+	if rate != 0 && !(rate >= store.RateMin && rate <= replayRateMax) {
+		return store.Replay{}, invalid("a replay makes %v to %d deliveries a second, not %v",
+			store.RateMin, replayRateMax, rate)
+	}
+	destination, err := number(to, "destination", s.o.Store.Catalogue().Destinations)
+	if err != nil {
+		return store.Replay{}, err
+	}
+	configured := func(d Destination) bool { return d.Name == to }
+	if to != "" && !slices.ContainsFunc(s.o.Facts().Destinations, configured) {
+		return store.Replay{}, invalid("destination %q is in the config no more: nothing would be "+
+			"delivered there", to)
+	}
+	return store.Replay{To: destination, Rate: rate, By: by}, nil
 }
 
 func faultOrNil(err error) error {

@@ -20,8 +20,8 @@ type Store interface {
 	Read(event.Seq) (Payload, error)
 	Tail(context.Context, store.Filter) iter.Seq2[store.Event, error]
 	DeadLetters(store.Filter) (store.Page[store.DeadLetter], error)
-	ReplayEvents(ctx context.Context, f store.Filter, by string) (int, error)
-	ReplayDead(ctx context.Context, f store.Filter, by string) (int, error)
+	ReplayEvents(ctx context.Context, f store.Filter, r store.Replay) (int, error)
+	ReplayDead(ctx context.Context, f store.Filter, r store.Replay) (int, error)
 	DropDead(ctx context.Context, f store.Filter, reason, by string) (int, error)
 }
 
@@ -93,6 +93,8 @@ type Source struct {
 type Destination struct {
 	Name    string
 	Breaker string // closed, open or half_open
+	// Inflight attempts are under way, of Limit that may be.
+	Inflight, Limit uint64
 }
 
 // DataPlane is the process that serves.
@@ -138,4 +140,65 @@ type Limiter interface {
 	Pin(limit uint64, span time.Duration) error
 	// Release ends a pin.
 	Release()
+}
+
+// Breakers are those of all destinations and groups.
+type Breakers interface {
+	// List gives them by name.
+	List() []Breaker
+	// Set holds one open ("open") or closed ("closed") for a span (0: without an end), or lets it go
+	// ("auto"). by is who asks.
+	Set(name, state string, span time.Duration, by string) error
+	// Watch gives each transition from the time of the call on, until ctx ends. Who is too slow for
+	// them misses some. It is gone through in any case, so that it can let go of what it holds.
+	Watch(ctx context.Context) iter.Seq[BreakerChange]
+}
+
+// Workers are told of those that work behind destinations.
+type Workers interface {
+	// Report says that a worker lives and has been in a state (idle, busy or lock_wait) for a while.
+	// It is forgotten when it says nothing for ttl. An error is the caller's to mend: nobody listens
+	// for workers of that breaker, or there are too many.
+	Report(breaker, worker, state string, forTime, ttl time.Duration) error
+}
+
+// Breaker is one breaker as it is now.
+type Breaker struct {
+	Name  string
+	State string // closed, open or half_open
+	Group bool   // of a group, not of a destination
+	// Members are a group's destinations; of a destination its groups.
+	Members []string
+	Reason  string
+	Since   time.Time
+	// Probe is when an open one is tried; zero: not known.
+	Probe time.Time
+	// Phase, of a half open one, is probe, ramp or drain; Rate is the deliveries a second that pass
+	// then, 0: no bound.
+	Phase string
+	Rate  float64
+	// Held tells that an operator holds it, until HeldUntil (zero: without an end).
+	Held      bool
+	HeldUntil time.Time
+	Signals   []BreakerSignal
+	Opened    uint64 // times, since the start
+	// Hosts is how many share it, this one too; 0: it is not shared. Alone: the others are not heard.
+	Hosts int
+	Alone bool
+}
+
+// BreakerSignal is the last that one signal said.
+type BreakerSignal struct {
+	Name                 string
+	Value, Trip, Recover float64
+	Verdict              string // well, sick or between; empty: never read
+	Stale                bool   // its source is dead: the value is the last one known
+	Error                string // why it is
+	At                   time.Time
+}
+
+// BreakerChange is one transition.
+type BreakerChange struct {
+	From    string // the state before
+	Breaker Breaker
 }

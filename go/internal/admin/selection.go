@@ -14,6 +14,8 @@ import (
 const (
 	pageEvents = 256
 	idsMax     = 10_000
+	// replayRateMax bounds the deliveries a second that an operator may ask for.
+	replayRateMax = 1_000_000
 )
 
 // selection is a filter of the API in the store's words: one for each id, or one.
@@ -63,6 +65,20 @@ func (s *Service) selection(f *pb.EventFilter) (selection, error) {
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+// whole is the selection as one filter and the ids that it is about; nil: all that match.
+func (s selection) whole() (store.Filter, []event.ID) {
+	f := s[0]
+	if f.ID.IsZero() {
+		return f, nil
+	}
+	f.ID = event.ID{}
+	ids := make([]event.ID, len(s))
+	for i := range s {
+		ids[i] = s[i].ID
+	}
+	return f, ids
 }
 
 // number finds the number of a name; the empty name is 0. Names that the config dropped are found

@@ -29,7 +29,7 @@ const (
 // config.
 var ErrRefused = errors.New("the config is refused")
 
-// Options is what the service needs; all but Now and Log are required.
+// Options is what the service needs; those that say nothing of nil are required.
 type Options struct {
 	Store   Store
 	Facts   func() Facts
@@ -37,12 +37,14 @@ type Options struct {
 	// Reload reads the config again and gives the version now in force.
 	Reload func(context.Context) (uint32, error)
 	// Drain begins to stop the daemon and returns at once.
-	Drain   func() error
-	Faults  *gameday.Board // nil: this daemon takes none
-	Gaps    Gaps
-	Version string
-	Now     func() time.Time // nil: time.Now
-	Log     *slog.Logger     // nil: slog.Default
+	Drain    func() error
+	Faults   *gameday.Board // nil: this daemon takes none
+	Gaps     Gaps
+	Breakers Breakers // nil: there are none
+	Workers  Workers  // nil: nobody listens for them
+	Version  string
+	Now      func() time.Time // nil: time.Now
+	Log      *slog.Logger     // nil: slog.Default
 }
 
 // Service answers the calls of sluice.v1.Admin.
@@ -171,7 +173,9 @@ func (s *Service) destinations(f Facts, stats store.Stats,
 	var list []*pb.DestinationStatus
 	byName := map[string]*pb.DestinationStatus{}
 	for _, d := range f.Destinations {
-		line := &pb.DestinationStatus{Name: d.Name, Breaker: d.Breaker}
+		line := &pb.DestinationStatus{
+			Name: d.Name, Breaker: d.Breaker, Inflight: d.Inflight, Limit: d.Limit,
+		}
 		list, byName[d.Name] = append(list, line), line
 	}
 	for _, n := range stats.Destinations {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"io/fs"
 	"math/big"
 	"path/filepath"
@@ -32,6 +33,12 @@ func testOptions(env, files map[string]string) Options {
 				}}
 			}
 			return Provider{NeedsSecret: true}, nil
+		},
+		CheckExpression: func(kind, text string) error {
+			if strings.Contains(text, "((") {
+				return errors.New("1:1: no " + kind + ":\na bracket too many")
+			}
+			return nil
 		},
 		LookupEnv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		ReadFile: func(path string) ([]byte, error) {
@@ -108,6 +115,13 @@ const (
 	ordersSecret  = "hunter2-orders"
 	databaseURL   = "postgres://u:hunter2-pg@127.0.0.1/db"
 	adminToken    = "hunter2-token"
+	billingKey    = "hunter2-key"
+	proxyURL      = "http://u:hunter2-proxy@127.0.0.1:3128"
+	redisURL      = "redis://:hunter2-redis@127.0.0.1:6379/1"
+	// The base64 of "hunter2-billing", "hunter2-former" and "hunter2-alerts".
+	billingSecret = "whsec_aHVudGVyMi1iaWxsaW5n"
+	formerSecret  = "whsec_aHVudGVyMi1mb3JtZXI="
+	alertSecret   = "whsec_aHVudGVyMi1hbGVydHM="
 )
 
 // exampleOptions is the world in which testdata/example.yaml holds.
@@ -117,10 +131,13 @@ func exampleOptions(t testing.TB) Options {
 	return testOptions(
 		map[string]string{
 			"GITHUB_SECRET": currentSecret, "ORDERS_SECRET": ordersSecret,
-			"DATABASE_URL": databaseURL, "ADMIN_TOKEN": adminToken,
+			"DATABASE_URL": databaseURL, "ADMIN_TOKEN": adminToken, "BILLING_KEY": billingKey,
+			"BILLING_SECRET": billingSecret, "BILLING_PROXY": proxyURL, "REDIS_URL": redisURL,
+			"ALERT_SECRET": alertSecret,
 		},
 		map[string]string{
 			"tls.crt": cert, "tls.key": key, "ca.pem": cert, "github-old.secret": oldSecret + "\n",
+			"billing-old.secret": formerSecret,
 		},
 	)
 }

@@ -19,9 +19,15 @@ type Config struct {
 	HTTP      HTTP       `yaml:"http"`
 	Admission Admission  `yaml:"admission"`
 	Admin     Admin      `yaml:"admin"`
+	Redis     *Redis     `yaml:"redis,omitempty"`  // nil: nothing is shared with other hosts
+	Alerts    *Alerts    `yaml:"alerts,omitempty"` // nil: nobody is told
 
 	Sources      []Source      `yaml:"-"` // in the file's order
 	Destinations []Destination `yaml:"-"` // in the file's order
+	Groups       []Group       `yaml:"-"` // in the file's order
+
+	// Warnings are what holds and yet is hardly meant.
+	Warnings Faults `yaml:"-"`
 }
 
 // Listener is one address that senders connect to.
@@ -105,8 +111,12 @@ type Destination struct {
 	File        *FileTarget     `yaml:"file,omitempty"`
 	Stdout      *StdoutTarget   `yaml:"stdout,omitempty"`
 	Postgres    *PostgresTarget `yaml:"postgres,omitempty"`
+	Filter      string          `yaml:"filter,omitempty"`    // CEL; empty: every event
+	Transform   *Transform      `yaml:"transform,omitempty"` // nil: as it came
 	Concurrency Concurrency     `yaml:"concurrency"`
+	Rate        *Rate           `yaml:"rate,omitempty"` // of deliveries; nil: unbounded
 	DropHeaders []string        `yaml:"drop_headers,flow,omitempty"`
+	OnDead      string          `yaml:"on_dead"` // skip | block
 	Retry       Retry           `yaml:"retry"`
 	Breaker     Breaker         `yaml:"breaker"`
 }
@@ -123,42 +133,6 @@ func (d *Destination) Kind() string {
 	default:
 		return "postgres"
 	}
-}
-
-// HTTPTarget is a destination that takes requests.
-type HTTPTarget struct {
-	URL     string        `yaml:"url"`
-	Timeout time.Duration `yaml:"timeout"`
-}
-
-// FileTarget is a destination that is a file of lines.
-type FileTarget struct {
-	Path string `yaml:"path"` // absolute
-}
-
-// StdoutTarget is the daemon's standard output.
-type StdoutTarget struct{}
-
-// PostgresTarget is a table of a database.
-type PostgresTarget struct {
-	URL   Secret `yaml:"url"`
-	Table string `yaml:"table"`
-}
-
-// Retry says when a failed delivery is tried again, and how often in all.
-type Retry struct {
-	Base     time.Duration `yaml:"base"`
-	Max      time.Duration `yaml:"max"`
-	Attempts int           `yaml:"attempts"`
-}
-
-// Breaker says when a destination is left alone, and how it comes back.
-type Breaker struct {
-	Failures    int           `yaml:"failures"`
-	Cooldown    time.Duration `yaml:"cooldown"`
-	CooldownMax time.Duration `yaml:"cooldown_max"`
-	Ramp        []int         `yaml:"ramp,flow"` // deliveries a second, step after step
-	RampStep    time.Duration `yaml:"ramp_step"`
 }
 
 // Admin says where the operator's side listens.

@@ -85,8 +85,20 @@ func TestTheExampleNamesEveryKeyThatIsKnown(t *testing.T) {
 		"destinations: {a: {stdout: {}, zzzzzz: 1}}",
 		"destinations: {a: {stdout: {}, retry: {zzzzzz: 1}, breaker: {zzzzzz: 1}}}",
 		"destinations: {a: {postgres: {url: 'env:S', zzzzzz: 1}}}",
+		"destinations: {a: {http: {url: 'https://x/', zzzzzz: 1, sign: {secret: 'env:W', zzzzzz: 1}, " +
+			"tls: {zzzzzz: 1}, egress: {zzzzzz: 1}}}}",
+		"destinations: {a: {stdout: {}, transform: {cel: x, zzzzzz: 1}}}",
+		"groups: {g: {zzzzzz: 1}}", "redis: {url: 'env:R', zzzzzz: 1}",
+		"alerts: {url: 'http://x/', zzzzzz: 1}",
+		"groups: {g: {breaker: {signals: [{workers: {redis: false, zzzzzz: 1}, zzzzzz: 1}]}}}",
+		"groups: {g: {breaker: {signals: [{http: {url: 'http://x/', trip: 1, recover: 0, zzzzzz: 1}}]}}}",
+		"groups: {g: {breaker: {signals: [{prometheus: {url: 'http://x/', query: q, trip: 1, " +
+			"recover: 0, zzzzzz: 1}}]}}}",
+		"groups: {g: {breaker: {signals: [{postgres: {url: 'env:S', zzzzzz: 1, pool: {zzzzzz: 1}, " +
+			"locks: {zzzzzz: 1}, blocked: {zzzzzz: 1}}}]}}}",
 	} {
-		_, err := Parse("x", []byte(word), testOptions(map[string]string{"S": "s"}, nil))
+		env := map[string]string{"S": databaseURL, "W": billingSecret, "R": redisURL}
+		_, err := Parse("x", []byte(word), testOptions(env, nil))
 		var faults Faults
 		if !errors.As(err, &faults) {
 			t.Fatalf("%s: no fault", word)
@@ -113,25 +125,56 @@ func TestARedactedConfigReadAgainIsTheSame(t *testing.T) {
 	}
 	options.Dev = true
 	options.CheckScheme = nil
-	// Two hidden secrets of one source would be the same literal twice.
-	again := strings.Replace(string(text), "[secret], '[secret]'", "[secret]', other", 1)
-	again = strings.Replace(again, "'[secret]', '[secret]'", "'[secret]', other", 1)
+	// The secrets in the order in which they are shown.
+	again := string(text)
+	for _, secret := range []string{adminToken, redisURL, alertSecret, currentSecret, oldSecret,
+		`{"key_id":"k1","value":"hunter2-orders"}`, billingKey, billingSecret, formerSecret, proxyURL,
+		databaseURL, databaseURL, databaseURL} {
+		again = strings.Replace(again, "'[secret]'", "'"+secret+"'", 1)
+	}
+	if strings.Contains(again, hidden) {
+		t.Fatalf("there are more secrets:\n%s", again)
+	}
 	second := mustParse(t, again, options)
+	second.Dev = false
 	for _, c := range []*Config{first, second} {
-		c.Dev = false
-		c.Admin.Token = Secret{}
 		for i := range c.Sources {
-			c.Sources[i].Secrets = make([]Secret, len(c.Sources[i].Secrets))
 			c.Sources[i].Verify = nil
 		}
-		for i := range c.Destinations {
-			if c.Destinations[i].Postgres != nil {
-				c.Destinations[i].Postgres.URL = Secret{}
-			}
-		}
+		sameOrigin(reflect.ValueOf(c).Elem())
 	}
 	if !reflect.DeepEqual(first, second) {
 		t.Errorf("want %+v\ngot  %+v", first, second)
+	}
+}
+
+// sameOrigin makes each secret and each text below a value the same kind of it.
+func sameOrigin(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			sameOrigin(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			sameOrigin(v.Index(i))
+		}
+	case reflect.Struct:
+		switch held := v.Addr().Interface().(type) {
+		case *Secret:
+			if !held.IsZero() {
+				*held = NewSecret("somewhere", held.Reveal())
+			}
+			return
+		case *Text:
+			*held = NewText(held.Reveal())
+			return
+		}
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				sameOrigin(v.Field(i))
+			}
+		}
 	}
 }
 
@@ -304,6 +347,8 @@ func TestASecretNeverShows(t *testing.T) {
 	secret := c.Sources[0].Secrets[0]
 	for _, v := range []any{
 		c, *c, c.Sources, c.Sources[0], &c.Sources[1], c.Destinations, c.Admin, secret, &secret,
+		c.Redis, c.Alerts, c.Groups, c.Destinations[0].HTTP.Headers, c.Destinations[0].HTTP.Proxy,
+		&c.Destinations[0].HTTP.Proxy,
 		hiding{secret}, &hiding{secret}, []Secret{secret}, map[string]Secret{"a": secret},
 		struct{ S Secret }{secret},
 	} {
@@ -315,7 +360,8 @@ func TestASecretNeverShows(t *testing.T) {
 	}
 	rendered.Write(redacted)
 	text := rendered.String()
-	for _, word := range []string{currentSecret, oldSecret, ordersSecret, "hunter2", adminToken} {
+	for _, word := range []string{currentSecret, oldSecret, ordersSecret, "hunter2", adminToken,
+		billingSecret, formerSecret, alertSecret} {
 		for _, form := range []string{
 			word, fmt.Sprintf("%x", word), fmt.Sprintf("%X", word),
 			strings.Trim(fmt.Sprint([]byte(word)), "[]"), fmt.Sprintf("%#v", []byte(word)),
@@ -357,14 +403,15 @@ func TestSizesAndRatesReadAndWriteTheSame(t *testing.T) {
 
 func TestRestartIsNeededForWhatIsOpenedOnce(t *testing.T) {
 	base := "data_dir: /a\nworkers: 1\n"
-	options := testOptions(nil, nil)
+	options := testOptions(map[string]string{"R": redisURL}, nil)
 	before := mustParse(t, base, options)
 	for text, want := range map[string][]string{
 		base: nil,
 		base + "http: {max_body: 2MiB}\nsources: {a: {provider: none}}\n": nil,
 		"data_dir: /b\nworkers: 2\nring_size: 32MiB\nshm_dir: /s\n": {
 			"data_dir", "shm_dir", "workers", "ring_size", "admin.socket"},
-		base + "admin: {http: ''}\n": {"admin.http"},
+		base + "admin: {http: ''}\n":                                 {"admin.http"},
+		base + "redis: {url: 'env:R'}\nalerts: {url: 'http://x/'}\n": {"redis"},
 		base + "listeners: [{address: 127.0.0.1:1}]\nhttp: {max_connections: 7}\n": {
 			"listeners", "http.max_connections"},
 	} {

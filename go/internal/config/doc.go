@@ -10,6 +10,8 @@
 // a silence; and a key of the contract whose feature this version lacks is refused (features.go)
 // instead of accepted without effect.
 //
+// What holds and yet is hardly meant is a warning (doubt.go), which comes with the Config.
+//
 // Paths written in the file are relative to the file's folder. The default data_dir, which no file
 // names, is relative to the working directory.
 package config

@@ -8,30 +8,25 @@ type Feature string
 
 // The features a version may lack. This is the only list; a reader asks by needs().
 const (
-	AcknowledgeDelivered Feature = "acknowledge-delivered"
-	AdminAddress         Feature = "admin-address"
-	AllowFrom            Feature = "allow-from"
-	BreakerTuning        Feature = "breaker-tuning"
-	ConnectionsPerIP     Feature = "connections-per-ip"
-	DropHeaders          Feature = "drop-headers"
-	MutualTLS            Feature = "mutual-tls"
-	OrderBy              Feature = "order-by"
-	OwnScheme            Feature = "own-scheme"
-	Postgres             Feature = "postgres"
-	ProxyProtocol        Feature = "proxy-protocol"
-	RespondDestination   Feature = "respond-destination"
-	SourceRate           Feature = "source-rate"
-	TLS                  Feature = "tls"
-	Unenforced           Feature = "unenforced"
-	UnixListener         Feature = "unix-listener"
+	AdminAddress     Feature = "admin-address"
+	AllowFrom        Feature = "allow-from"
+	ConnectionsPerIP Feature = "connections-per-ip"
+	DropHeaders      Feature = "drop-headers"
+	MutualTLS        Feature = "mutual-tls"
+	OrderBy          Feature = "order-by"
+	OwnScheme        Feature = "own-scheme"
+	ProxyProtocol    Feature = "proxy-protocol"
+	SourceRate       Feature = "source-rate"
+	TLS              Feature = "tls"
+	Unenforced       Feature = "unenforced"
+	UnixListener     Feature = "unix-listener"
 )
 
 // AllFeatures lists every feature, for callers that support everything and for tests.
 func AllFeatures() []Feature {
 	return []Feature{
-		AcknowledgeDelivered, AdminAddress, AllowFrom, BreakerTuning, ConnectionsPerIP, DropHeaders,
-		MutualTLS, OrderBy, OwnScheme, Postgres, ProxyProtocol, RespondDestination, SourceRate, TLS,
-		Unenforced, UnixListener,
+		AdminAddress, AllowFrom, ConnectionsPerIP, DropHeaders, MutualTLS, OrderBy, OwnScheme,
+		ProxyProtocol, SourceRate, TLS, Unenforced, UnixListener,
 	}
 }
 

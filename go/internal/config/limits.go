@@ -18,6 +18,13 @@ const (
 	sourcesMax      = 1024 // the layout's SOURCES_MAX
 	destinationsMax = 1024
 	secretsMax      = 128 // DocuSign signs with up to 100 keys
+	groupsMax       = 256
+	memberMax       = 8  // groups of one destination
+	signalsMax      = 16 // of one breaker
+	attemptsMax     = 1000
+	headersMax      = 64 // that a destination adds
+	signersMax      = 8  // secrets that sign one request
+	expressionMax   = 16 << 10
 
 	ringSizeMin  = 64 << 10
 	ringSizeMax  = 16 << 30

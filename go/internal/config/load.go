@@ -28,6 +28,9 @@ type Options struct {
 	Providers []string
 	// CheckScheme judges a source's own `verify:` block; nil takes every mapping.
 	CheckScheme func(scheme Scheme) (Provider, []SchemeFault)
+	// CheckExpression compiles the text of a filter (kind "filter") or of a transform (kind "cel" or
+	// "jq"); nil takes every text.
+	CheckExpression func(kind, text string) error
 
 	LookupEnv     func(name string) (string, bool)  // nil: os.LookupEnv
 	ReadFile      func(path string) ([]byte, error) // nil: os.ReadFile
@@ -103,7 +106,7 @@ func Parse(name string, text []byte, options Options) (*Config, error) {
 	if len(r.faults) > 0 {
 		return nil, r.faults.sorted()
 	}
-	config.File, config.Dev = file, options.Dev
+	config.File, config.Dev, config.Warnings = file, options.Dev, r.warnings.sorted()
 	return config, nil
 }
 

@@ -30,12 +30,17 @@ func (r *reader) config(top item) *Config {
 	c.HTTP = r.http(r.table(t.get("http")))
 	c.Admission = r.admission(r.table(t.get("admission")))
 	c.Admin = r.admin(r.table(t.get("admin")), c.DataDir)
-	c.Destinations = r.destinations(r.table(t.get("destinations")))
+	c.Redis = r.redis(t.get("redis"))
+	c.Alerts = r.alerts(t.get("alerts"))
+	c.Groups = r.groups(r.table(t.get("groups")), c.Redis != nil)
+	c.Destinations = r.destinations(r.table(t.get("destinations")), c)
 	c.Sources = r.sources(r.table(t.get("sources")), c)
 	t.end()
+	r.latencies(c)
 	r.rings(c)
 	r.addresses(c)
 	r.clientCertificates(c)
+	r.doubts(c)
 	return c
 }
 

@@ -17,11 +17,21 @@ type reader struct {
 	text    []byte // the file's text
 	faults  Faults
 	lines   map[string]int
+
+	warnings Faults
 }
 
 // fault adds a fault at a key, or at the nearest key above it that the file has.
 func (r *reader) fault(path, mend, format string, args ...any) {
 	r.faults = append(r.faults, Fault{
+		File: r.file, Line: r.lineOf(path), Path: path,
+		Problem: fmt.Sprintf(format, args...), Mend: mend,
+	})
+}
+
+// warn adds what holds and yet is hardly meant.
+func (r *reader) warn(path, mend, format string, args ...any) {
+	r.warnings = append(r.warnings, Fault{
 		File: r.file, Line: r.lineOf(path), Path: path,
 		Problem: fmt.Sprintf(format, args...), Mend: mend,
 	})

@@ -7,7 +7,7 @@ import (
 )
 
 // Redacted is the whole config as YAML, every default written out and every secret hidden, for
-// people to read. Read again with Options.Dev it gives the same config but for the secrets.
+// people to read. With secrets in their places it gives the same config again.
 func (c *Config) Redacted() ([]byte, error) {
 	node, err := c.node()
 	if err != nil {
@@ -49,10 +49,22 @@ func (c *Config) node() (*yaml.Node, error) {
 			return nil, err
 		}
 	}
+	groups := &yaml.Node{Kind: yaml.MappingNode}
+	for i := range c.Groups {
+		if err := add(groups, c.Groups[i].Name, &c.Groups[i]); err != nil {
+			return nil, err
+		}
+	}
 	if err := add(&top, "sources", sources); err != nil {
 		return nil, err
 	}
-	return &top, add(&top, "destinations", destinations)
+	if err := add(&top, "destinations", destinations); err != nil {
+		return nil, err
+	}
+	if len(c.Groups) == 0 {
+		return &top, nil
+	}
+	return &top, add(&top, "groups", groups)
 }
 
 // plain is a Config without its methods, for the encoder to take field by field.

@@ -20,5 +20,6 @@ func (c *Config) NeedsRestart(next *Config) []string {
 	differ("admin.socket", c.Admin.Socket != next.Admin.Socket)
 	differ("admin.address", c.Admin.Address != next.Admin.Address)
 	differ("admin.http", c.Admin.HTTP != next.Admin.HTTP)
+	differ("redis", !reflect.DeepEqual(c.Redis, next.Redis))
 	return keys
 }

@@ -75,6 +75,16 @@ func parseRate(text string) (Rate, error) {
 	return Rate{Events: int(events), Per: per}, nil
 }
 
+// parseThreshold takes a rate that may be 0 of any unit.
+func parseThreshold(text string) (Rate, error) {
+	if unit, none := strings.CutPrefix(text, "0/"); none {
+		if rate, err := parseRate("1/" + unit); err == nil {
+			return Rate{Per: rate.Per}, nil
+		}
+	}
+	return parseRate(text)
+}
+
 func parseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {

@@ -77,6 +77,13 @@ func checkToken(text string) error {
 	return nil
 }
 
+func parsePointer(text string) (string, error) {
+	if checkPointer(text) != nil {
+		return "", wrong("write it as /pool/used_ratio", "%q is not a JSON pointer", text)
+	}
+	return text, nil
+}
+
 // checkPointer holds a pointer to RFC 6901: it begins with a slash, and a tilde is ~0 or ~1.
 func checkPointer(text string) error {
 	rest := strings.NewReplacer("~0", "", "~1", "").Replace(text)

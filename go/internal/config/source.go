@@ -36,7 +36,7 @@ func (r *reader) sources(t *table, c *Config) []Source {
 	return sources
 }
 
-// name holds a source's or destination's name to what metrics, paths and commands can carry.
+// name holds a name in the file to what metrics, paths and commands can carry.
 func (r *reader) name(path, name, what string) {
 	bad := strings.IndexFunc(name, func(c rune) bool {
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
@@ -215,33 +215,49 @@ func (r *reader) delivery(t *table, s *Source, c *Config) {
 	}
 	s.Acknowledge = value(t, "acknowledge", "durable", oneOf("ring", "durable", "delivered"))
 	s.Respond = value(t, "respond", "own", oneOf("own", "destination"))
-	s.Deliver = values(t, "deliver", everywhere, parseText, knownDestination(everywhere))
+	s.Deliver = values(t, "deliver", everywhere, parseText,
+		knownName("destination", "destinations", everywhere))
 	if s.Acknowledge == "delivered" {
-		r.needs(AcknowledgeDelivered, t.join("acknowledge"), "acknowledge: delivered")
 		if len(s.Deliver) == 0 {
 			r.fault(t.join("acknowledge"), "write durable, or name a destination under deliver",
 				"source %s delivers nowhere", s.Name)
 		}
 	}
 	if s.Respond == "destination" {
-		r.needs(RespondDestination, t.join("respond"), "respond: destination")
 		if s.Acknowledge != "delivered" {
 			r.fault(t.join("respond"), "set acknowledge: delivered or write own",
 				"a destination's answer is only there to give when it is waited for")
+		} else if len(s.Deliver) > 0 {
+			r.answers(t, c, s.Deliver[0])
 		}
 	}
 }
 
-func knownDestination(names []string) func(string) error {
+// answers holds the destination whose answer is the sender's to what can give one.
+func (r *reader) answers(t *table, c *Config, first string) {
+	d, known := c.Destination(first)
+	if !known || d.HTTP != nil {
+		return
+	}
+	path := t.join("deliver")
+	if !t.has("deliver") {
+		path = t.join("respond")
+	}
+	r.fault(path, "name an http destination first under deliver, or write respond: own",
+		"the first destination gives the sender's answer, and %s is a %s destination", first, d.Kind())
+}
+
+// knownName takes one of the names that a section of the file has.
+func knownName(what, section string, names []string) func(string) error {
 	return func(name string) error {
 		if slices.Contains(names, name) {
 			return nil
 		}
-		mend := "add it under destinations"
+		mend := "add it under " + section
 		if close, found := suggest(name, names); found {
 			mend = "did you mean " + close + "?"
 		}
-		return wrong(mend, "there is no destination %q", name)
+		return wrong(mend, "there is no %s %q", what, name)
 	}
 }
 

@@ -89,7 +89,17 @@ var (
 	dead    = desc("dead_letters", "Deliveries that were given up.", "destination")
 	leased  = desc("delivery_inflight", "Attempts in flight.", "destination")
 	gaps    = desc("gaps", "Stretches of refusals in the ledger, see `sluice events gaps`.")
+	allowed = desc("delivery_limit", "Attempts that may be in flight.", "destination")
+	waits   = desc("delivered_waits", "Senders whose answer waits for a destination.")
+
 	breaker = desc("breaker_state", "0 closed, 1 half open, 2 open.", "destination")
+	group   = desc("breaker_group_state", "0 closed, 1 half open, 2 open.", "group")
+	alone   = desc("breaker_alone", "1 while a shared breaker does not hear the other hosts.",
+		"breaker")
+	signal = desc("breaker_signal", "Last value of a breaker's signal, in its own unit.",
+		"breaker", "signal")
+	signalStale = desc("breaker_signal_stale",
+		"1 while the source of a signal is dead and its value an old one.", "breaker", "signal")
 )
 
 // collector reads everything once a scrape.
@@ -130,7 +140,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		s.gauge(oldest, d.OldestAge.Seconds(), d.Name)
 		s.gauge(dead, float64(d.Dead), d.Name)
 		s.gauge(leased, float64(d.Inflight), d.Name)
+		s.gauge(allowed, float64(d.Limit), d.Name)
 		s.gauge(breaker, float64(d.Breaker), d.Name)
+	}
+	s.gauge(waits, float64(facts.DeliveredWaits))
+	for i := range facts.Breakers {
+		s.breaker(&facts.Breakers[i])
 	}
 }
 
@@ -142,6 +157,17 @@ func (s scrape) gauge(d *prometheus.Desc, v float64, labels ...string) {
 
 func (s scrape) counter(d *prometheus.Desc, v float64, labels ...string) {
 	s.out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+}
+
+func (s scrape) breaker(b *BreakerLook) {
+	if b.Group {
+		s.gauge(group, float64(b.State), b.Name)
+	}
+	s.gauge(alone, truth(b.Alone), b.Name)
+	for _, g := range b.Signals {
+		s.gauge(signal, g.Value, b.Name, g.Name)
+		s.gauge(signalStale, truth(g.Stale), b.Name, g.Name)
+	}
 }
 
 func (s scrape) admission(a Admission) {

@@ -17,6 +17,10 @@ type Facts struct {
 	Sources   []Source
 	// Destinations are all that have a queue, configured or not.
 	Destinations []Destination
+	// Breakers are those of destinations and of groups.
+	Breakers []BreakerLook
+	// DeliveredWaits are the senders whose answer waits for a destination.
+	DeliveredWaits uint64
 	// BeltWakes counts frames that the control plane found without its doorbell; 0 is right.
 	BeltWakes uint64
 	// Gaps are the entries in the ledger of refusals.
@@ -75,7 +79,25 @@ type Destination struct {
 	OldestAge time.Duration
 	Dead      uint64
 	Inflight  uint64
+	Limit     uint64 // attempts that may be in flight
 	Breaker   Breaker
+}
+
+// BreakerLook is one breaker with the signals that it follows.
+type BreakerLook struct {
+	Name  string
+	Group bool // of a group; that of a destination is shown by Destination.Breaker
+	State Breaker
+	// Alone tells that it is shared and that the other hosts are not heard.
+	Alone   bool
+	Signals []BreakerSignal
+}
+
+// BreakerSignal is the last value that a signal gave, in its own unit.
+type BreakerSignal struct {
+	Name  string
+	Value float64
+	Stale bool // its source is dead: the value is the last one known
 }
 
 // Breaker is where a destination's breaker stands, as the number that the metric shows.

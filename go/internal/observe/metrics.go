@@ -29,6 +29,8 @@ type Metrics struct {
 	batchEvents    prometheus.Histogram
 	attempts       *prometheus.CounterVec
 	attemptSeconds *prometheus.HistogramVec
+	deliverSeconds *prometheus.HistogramVec
+	transitions    *prometheus.CounterVec
 
 	mu     sync.Mutex
 	planes []plane
@@ -62,6 +64,16 @@ func New(o Options) *Metrics {
 			Help:    "Time of an attempt, from its start to the destination's answer.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 2, 16),
 		}, []string{"destination"}),
+		deliverSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "webhook_delivery_seconds",
+			Help: "Time from the receipt of an event to its delivery, retries included.",
+			// 1 ms to 3 days: a sender that waits to a destination that was down for long.
+			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 15),
+		}, []string{"destination"}),
+		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "webhook_breaker_transitions_total",
+			Help: "Transitions of breakers by the state that they led to.",
+		}, []string{"breaker", "to"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "webhook_build_info", Help: "1, with the version that runs.",
@@ -69,7 +81,7 @@ func New(o Options) *Metrics {
 	})
 	build.Set(1)
 	m.registry.MustRegister(build, m.commitSeconds, m.batchEvents, m.attempts, m.attemptSeconds,
-		collector{m}, collectors.NewGoCollector(),
+		m.deliverSeconds, m.transitions, collector{m}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -83,16 +95,34 @@ func (m *Metrics) Committed(took time.Duration, frames int) {
 	}
 }
 
-// Attempted tells of an attempt at a delivery. It is the outcome hook of package deliver.
+// Attempted tells of an attempt at a delivery. It is the outcome hook of package deliver. What a
+// filter skipped was no attempt and took no time.
 func (m *Metrics) Attempted(destination, outcome string, _ int, took time.Duration) {
 	m.attempts.WithLabelValues(destination, outcome).Inc()
-	m.attemptSeconds.WithLabelValues(destination).Observe(took.Seconds())
+	if outcome != skipped {
+		m.attemptSeconds.WithLabelValues(destination).Observe(took.Seconds())
+	}
 }
 
-// Forget drops the attempts of a destination that the config no longer has.
-func (m *Metrics) Forget(destination string) {
-	m.attempts.DeletePartialMatch(prometheus.Labels{"destination": destination})
-	m.attemptSeconds.DeleteLabelValues(destination)
+// skipped is the outcome of a delivery that its destination does not want.
+const skipped = "skipped"
+
+// Delivered tells of a delivery that ended well, so long after its event was received.
+func (m *Metrics) Delivered(destination string, since time.Duration) {
+	m.deliverSeconds.WithLabelValues(destination).Observe(max(since, 0).Seconds())
+}
+
+// Transitioned tells of a breaker that went to a state: closed, open or half_open.
+func (m *Metrics) Transitioned(breaker, to string) {
+	m.transitions.WithLabelValues(breaker, to).Inc()
+}
+
+// Forget drops what was counted of a destination or group that the config no longer has.
+func (m *Metrics) Forget(name string) {
+	m.attempts.DeletePartialMatch(prometheus.Labels{"destination": name})
+	m.attemptSeconds.DeleteLabelValues(name)
+	m.deliverSeconds.DeleteLabelValues(name)
+	m.transitions.DeletePartialMatch(prometheus.Labels{"breaker": name})
 }
 
 // Gatherer gives all numbers, for a handler of another's.

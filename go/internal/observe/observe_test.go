@@ -155,10 +155,14 @@ func TestNamesAndHelpTextsFollowTheConventions(t *testing.T) {
 	m := newMetrics(func(f *Facts) {
 		f.Lanes = []Lane{{"3-0", 64, 1 << 20}}
 		f.Destinations = []Destination{{Name: "billing"}}
+		f.Breakers = []BreakerLook{{Name: "orders", Group: true, Signals: []BreakerSignal{{Name: "p"}}}}
 		f.Sources = []Source{{Name: "github"}}
 		f.Admission.Changes = map[string]uint64{"slope": 1}
 	}, nil)
 	m.Attach(3, newWords(1, 1), slotNames)
+	m.Attempted("billing", "delivered", 200, time.Millisecond)
+	m.Delivered("billing", time.Second)
+	m.Transitioned("billing", "open")
 	families, err := m.Gatherer().Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -354,9 +358,12 @@ func TestADestinationThatIsGoneIsForgotten(t *testing.T) {
 	m := newMetrics(nil, nil)
 	m.Attempted("billing", "retry", 503, time.Second)
 	m.Attempted("archive", "delivered", 200, time.Second)
+	m.Delivered("billing", time.Second)
+	m.Transitioned("billing", "open")
+	m.Transitioned("billing", "half_open")
 	m.Forget("billing")
 	text := scrapeText(t, m)
-	if strings.Contains(text, `destination="billing"`) {
+	if strings.Contains(text, `"billing"`) {
 		t.Error("billing is still shown")
 	}
 	has(t, text, `webhook_delivery_attempts_total{destination="archive",outcome="delivered"} 1`)

@@ -31,8 +31,13 @@ type Options struct {
 	// Witness is the `durable group` word of the control page, when that is of this boot, or 0. A
 	// journal that ends before it has lost something, and Recovery says so.
 	Witness uint64
-	// LeaseTTL ends the lease of a worker that never reports; 0 is DefaultLeaseTTL.
+	// LeaseTTL ends the lease of a worker that never reports; 0 is DefaultLeaseTTL. It must be longer
+	// than any attempt: a worker that is late makes the delivery a second time.
 	LeaseTTL time.Duration
+	// Repeated is told when a stored event turns out to repeat another and its sender waits for the
+	// delivery (ack level delivered). The applier calls it, so it may ask State, and must not wait
+	// for the store otherwise. What Open and Settle read is not told. nil: nobody wants to know.
+	Repeated func(repeat, first event.ID)
 	// Identify reads the provider's own event ID out of a frame, for listings; nil: they have none.
 	Identify func(shmabi.Frame) string
 	// LockWait is how long Open waits for another owner of Dir to leave; 0 is DefaultLockWait,
@@ -43,7 +48,8 @@ type Options struct {
 }
 
 // Retention bounds what the journal keeps. Whole segments go, oldest first, and only ones without a
-// living delivery: an undelivered event is never dropped.
+// living delivery and without a dead letter that blocks: what is undelivered, or an operator's to
+// decide, is never dropped.
 type Retention struct {
 	// MaxAge is how long a segment is kept after its last event; 0 is DefaultMaxAge, negative is
 	// for ever. It must not be shorter than the longest dedup window.
@@ -132,8 +138,12 @@ type Delivery struct {
 	Received    time.Time
 	OrderKey    uint64 // 0: none
 	Route       uint32
-	Size        uint32    // of the body
-	Expires     time.Time // the lease ends here
+	Size        uint32 // of the body
+	// Expires is when the lease ends, by the wall clock as it was when the lease began. The lease
+	// itself is measured by a clock that nobody sets.
+	Expires time.Time
+
+	term uint64 // of the lease; no two of a destination share it
 }
 
 // DeliveryState is where one delivery of an event stands.
@@ -146,6 +156,8 @@ type DeliveryState struct {
 	LastError   string
 	At          time.Time // of the last attempt or operator's command; zero: none yet
 	Dropped     bool      // an operator gave this dead letter up
+	Blocked     bool      // it has to be made, and waits for another under its ordering key
+	Blocks      bool      // it is a dead letter that those behind it under its key wait for
 }
 
 // Event is one line of a listing.
@@ -180,6 +192,7 @@ type DeadLetter struct {
 	Code        uint16
 	LastError   string
 	At          time.Time
+	Blocks      bool // see DeliveryState
 }
 
 // Filter picks events or dead letters. Zero fields do not filter; all others must hold.

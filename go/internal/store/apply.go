@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -106,9 +107,8 @@ func (s *Store) drop(items []item) {
 func (s *Store) applyItems(items []item) {
 	for n, i := range items {
 		s.mu.Lock()
-		s.delivers = false
 		err := s.apply(i.group)
-		read := s.delivers
+		read, repeats := s.delivers, s.repeats
 		if err == nil && s.index.Pending() >= pendingMax {
 			err = s.commit()
 		}
@@ -118,6 +118,7 @@ func (s *Store) applyItems(items []item) {
 			s.drop(items[n:])
 			return
 		}
+		s.tellRepeats(repeats)
 		if !read {
 			s.journal.Forget(i.group)
 		}
@@ -143,6 +144,7 @@ func (s *Store) commit() error {
 // apply moves the state on by one group. It looks at nothing but the group and the state, so that a
 // replay decides the same.
 func (s *Store) apply(g *journal.Group) error {
+	s.delivers, s.repeats = false, nil
 	meta := s.index.Meta()
 	if g.Number <= meta.Applied {
 		return s.relocate(g)
@@ -243,15 +245,22 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 		sums = new(index.SourceCounts)
 		meta.Counts.Sources[r.Source] = sums
 	}
+	waits := shmabi.Ack(c.Ack()) == shmabi.AckDelivered
 	if repeated {
+		if waits && s.opt.Repeated != nil {
+			s.repeats = append(s.repeats, repeat{r.ID, first})
+		}
 		r.First = first
 		sums.Duplicates++
 	} else {
 		sums.Accepted++
 		meta.Counts.Events++
-		if err := s.route(r); err != nil {
+		if err := s.route(r, f.Rescued); err != nil {
 			return err
 		}
+	}
+	if waits && !repeated {
+		s.standings.put(r.ID, r.State())
 	}
 	if s.oldest.Load() == 0 {
 		s.oldest.Store(r.Received)
@@ -295,8 +304,9 @@ func (s *Store) dedup(r *index.Record, c shmabi.CLine) (first event.ID, repeated
 	return first, false, nil
 }
 
-// route makes the deliveries of a new event.
-func (s *Store) route(r *index.Record) error {
+// route makes the deliveries of a new event. rescued tells that the index was lost and that what is
+// known of the event is a copy that came after younger ones.
+func (s *Store) route(r *index.Record, rescued bool) error {
 	destinations, ok := s.routes[r.Route]
 	if !ok {
 		s.opt.Log.Error("event names a route that no catalogue has; it is stored and goes nowhere",
@@ -305,20 +315,14 @@ func (s *Store) route(r *index.Record) error {
 	for _, dest := range destinations {
 		d := index.Delivery{Destination: dest, State: event.Pending}
 		if r.OrderKey != 0 {
-			_, blocked, err := s.index.FirstInOrder(dest, orderKey(r))
-			if err != nil {
+			if err := s.enterOrder(r, &d, rescued); err != nil {
 				return err
 			}
-			d.Blocked = blocked
-			s.index.AddOrder(dest, orderKey(r), r.Seq)
 		}
 		r.Deliveries = append(r.Deliveries, d)
 	}
 	return nil
 }
-
-// orderKey keeps equal keys of two sources apart.
-func orderKey(r *index.Record) uint64 { return r.OrderKey ^ uint64(r.Source)*0x9e3779b97f4a7c15 }
 
 func (s *Store) sums(dest uint32) *index.DestinationCounts {
 	all := s.index.Meta().Counts.Destinations
@@ -345,9 +349,13 @@ func (s *Store) applyOutcome(o *event.Outcome) error {
 	}
 	d := r.Delivery(o.Destination)
 	if d == nil {
-		return nil
+		if o.Kind != event.Replay || !r.First.IsZero() {
+			return nil
+		}
+		r.Deliveries = append(r.Deliveries, index.Delivery{Destination: o.Destination})
+		d = &r.Deliveries[len(r.Deliveries)-1]
 	}
-	wasLiving, wasLetter := d.Living(), d.Letter()
+	wasLiving, wasLetter, held := d.Living(), d.Letter(), d.Holds()
 	if !s.move(r, d, o) {
 		return nil
 	}
@@ -355,12 +363,13 @@ func (s *Store) applyOutcome(o *event.Outcome) error {
 	sums.Backlog += count(d.Living()) - count(wasLiving)
 	s.living.Add(int64(count(d.Living()) - count(wasLiving)))
 	sums.Dead += count(d.Letter()) - count(wasLetter)
-	if r.OrderKey != 0 && wasLiving != d.Living() {
-		if err := s.reorder(r, d); err != nil {
+	if r.OrderKey != 0 && (wasLiving != d.Living() || held != d.Holds()) {
+		if err := s.reorder(r, d, held); err != nil {
 			return err
 		}
 	}
 	s.index.Change(r)
+	s.standings.move(r.ID, r.State())
 	s.queue(o.Destination).update(r, d, false)
 	return nil
 }
@@ -374,23 +383,23 @@ func count(is bool) uint64 {
 
 // move is the state machine of a delivery. It tells whether the outcome has any effect.
 func (s *Store) move(r *index.Record, d *index.Delivery, o *event.Outcome) bool {
-	attempt := o.Attempt
-	if attempt == 0 {
-		attempt = d.Attempts + 1
-	}
 	switch o.Kind {
-	case event.Done, event.Retry, event.Dead:
+	case event.Done, event.Retry, event.Dead, event.Skip:
 		if !d.Living() {
 			return false
 		}
 		d.Plain = o.Kind == event.Done && d.At == 0
-		d.Attempts, d.Code, d.Err, d.Next = attempt, o.Code, o.Err, 0
+		d.Blocks = o.Kind == event.Dead && o.Blocks && r.OrderKey != 0
+		if o.Kind != event.Skip { // which is no attempt
+			d.Attempts = cmp.Or(o.Attempt, d.Attempts+1)
+		}
+		d.Code, d.Err, d.Next = o.Code, o.Err, 0
 	case event.Replay:
 		if d.Plain {
 			d.Plain = false
 			s.index.AddAttempt(r, plainAttempt(r.Seq, d))
 		}
-		d.Attempts, d.Dropped, d.Next = 0, false, max(o.Next, 1)
+		d.Attempts, d.Dropped, d.Blocks, d.Next = 0, false, false, max(o.Next, 1)
 	case event.Drop:
 		if !d.Letter() {
 			return false
@@ -400,7 +409,7 @@ func (s *Store) move(r *index.Record, d *index.Delivery, o *event.Outcome) bool 
 		return false
 	}
 	switch o.Kind {
-	case event.Done:
+	case event.Done, event.Skip:
 		d.State = event.Delivered
 	case event.Retry:
 		d.State, d.Next = event.Retrying, max(o.Next, 1)
@@ -422,39 +431,4 @@ func plainAttempt(seq event.Seq, d *index.Delivery) event.Outcome {
 		Seq: seq, Destination: d.Destination, Kind: event.Done, Attempt: d.Attempts, Code: d.Code,
 		At: d.At,
 	}
-}
-
-// reorder follows a delivery under an ordering key that ceased or began to live.
-func (s *Store) reorder(r *index.Record, d *index.Delivery) error {
-	key := orderKey(r)
-	if d.Living() {
-		_, blocked, err := s.index.FirstInOrder(d.Destination, key)
-		if err != nil {
-			return err
-		}
-		d.Blocked = blocked
-		s.index.AddOrder(d.Destination, key, r.Seq)
-		return nil
-	}
-	s.index.RemoveOrder(d.Destination, key, r.Seq)
-	if d.Blocked {
-		d.Blocked = false
-		return nil
-	}
-	seq, ok, err := s.index.FirstInOrder(d.Destination, key)
-	if !ok || err != nil {
-		return err
-	}
-	next, err := s.index.Load(seq)
-	if err != nil {
-		return err
-	}
-	if next == nil || next.Delivery(d.Destination) == nil {
-		return fmt.Errorf("%w: event %d waits in order and is unknown", index.ErrDamaged, seq)
-	}
-	waiting := next.Delivery(d.Destination)
-	waiting.Blocked = false
-	s.index.Change(next)
-	s.queue(d.Destination).update(next, waiting, false)
-	return nil
 }

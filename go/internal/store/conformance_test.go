@@ -22,11 +22,12 @@ type pair struct {
 	m      *model
 	rng    *rand.Rand
 	leases []Delivery
+	past   []Delivery // of which a worker may still say something
 	steps  []string
 }
 
 func seeds(t *testing.T) []uint64 {
-	if text := os.Getenv("STORE_SEED"); text != "" {
+	if text := os.Getenv("SLUICE_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
 			t.Fatal(err)
@@ -79,10 +80,11 @@ func (p *pair) step() {
 		{20, "lease", p.leaseSome},
 		{25, "finish", p.finishOne},
 		{3, "unlease", p.unleaseOne},
+		{3, "late", p.finishLate},
 		{8, "put", p.putQueued},
 		{4, "replay dead", p.replayDead},
 		{2, "drop dead", p.dropDead},
-		{3, "replay", p.replayEvent},
+		{3, "replay", p.replayEvents},
 		{8, "compare", p.compare},
 		{2, "restart", p.cleanRestart},
 		{2, "power cut", func() { p.die(false) }},
@@ -152,7 +154,7 @@ func (p *pair) checkKnown() {
 }
 
 func (p *pair) leaseSome() {
-	dest := uint32(1 + p.rng.IntN(2))
+	dest := uint32(1 + p.rng.IntN(3))
 	count := 1 + p.rng.IntN(6)
 	may := p.m.leasable(dest, p.clock.Now())
 	got := p.Lease(dest, count, p.clock.Now())
@@ -173,8 +175,9 @@ func (p *pair) leaseSome() {
 		if d.ID != e.ID || d.Attempt != del.Attempts+1 || d.Source != e.Source || d.Size != e.Size {
 			p.t.Errorf("delivery %+v, event %+v", d, e.Event)
 		}
-		p.m.leased[deliveryID{d.Seq, dest}] = true
+		p.m.leased[deliveryID{d.Seq, dest}] = modelLease{term: d.term}
 		p.leases = append(p.leases, d)
+		p.past = append(p.past, d)
 	}
 }
 
@@ -206,16 +209,29 @@ func (p *pair) finishOne() {
 		p.t.Errorf("payload of %s has id %s and %d bytes", d.ID, payload.ID(), len(payload.Body()))
 	}
 	payload.Release()
-	kind := []event.OutcomeKind{event.Done, event.Done, event.Retry, event.Dead}[p.rng.IntN(4)]
+	p.finish(d)
+}
+
+func (p *pair) finish(d Delivery) {
+	kinds := []event.OutcomeKind{event.Done, event.Done, event.Retry, event.Dead, event.Skip}
+	kind := kinds[p.rng.IntN(len(kinds))]
 	o := p.outcome(d, kind, time.Duration(p.rng.Int64N(int64(4*time.Hour))))
+	o.Blocks = kind == event.Dead && d.OrderKey != 0 && p.rng.IntN(2) == 0
 	p.Finish(o)
-	p.m.queued = append(p.m.queued, o)
+	p.m.finish(o)
+}
+
+// finishLate has a worker come back whose lease is not his any more, or was finished already.
+func (p *pair) finishLate() {
+	if len(p.past) > 0 {
+		p.finish(p.past[p.rng.IntN(len(p.past))])
+	}
 }
 
 func (p *pair) unleaseOne() {
 	if d, ok := p.pick(); ok {
 		p.Unlease(d)
-		delete(p.m.leased, deliveryID{d.Seq, d.Destination})
+		p.m.unlease(d)
 	}
 }
 
@@ -224,56 +240,115 @@ func (p *pair) putQueued() {
 	p.m.put()
 }
 
+// oldestLetters are the model's dead letters in the order in which commands go through them.
+func (p *pair) oldestLetters() []DeadLetter {
+	list := p.m.letters()
+	slices.Reverse(list)
+	return list
+}
+
+// paced is a replay of random kind, and what it makes of a delivery.
+func (p *pair) paced(to uint32) (r Replay, due func(event.Seq, uint32) event.Outcome) {
+	r = Replay{To: to, By: "tester"}
+	step := time.Duration(0)
+	if p.rng.IntN(2) == 0 {
+		r.Rate, step = 0.125, 8*time.Second
+	}
+	n := time.Duration(0)
+	return r, func(seq event.Seq, dest uint32) event.Outcome {
+		o := p.command(event.Replay, seq, dest, "", r.By)
+		o.Next += int64(n * step)
+		n++
+		return o
+	}
+}
+
 func (p *pair) replayDead() {
 	p.putQueued()
-	list := p.m.letters()
+	list := p.oldestLetters()
 	limit := 1 + p.rng.IntN(3)
 	list = list[:min(limit, len(list))]
-	n, err := p.ReplayDead(context.Background(), Filter{Limit: limit}, "tester")
+	r, due := p.paced(uint32(max(p.rng.IntN(6)-2, 0)))
+	n, err := p.ReplayDead(context.Background(), Filter{Limit: limit}, r)
 	p.must(err)
-	p.commanded(event.Replay, list, n, "")
+	var all []event.Outcome
+	for i, d := range list {
+		if r.To == 0 {
+			all = append(all, due(d.Seq, d.Destination))
+			continue
+		}
+		_, to := p.m.find(d.Seq, r.To)
+		again := i > 0 && list[i-1].Seq == d.Seq
+		if !again && (to == nil || to.State != event.Pending) {
+			all = append(all, due(d.Seq, r.To))
+		}
+	}
+	p.commanded("replay of dead letters", all, n)
 }
 
 func (p *pair) dropDead() {
 	p.putQueued()
-	list := slices.DeleteFunc(p.m.letters(), func(d DeadLetter) bool { return d.Destination != 1 })
 	n, err := p.DropDead(context.Background(), Filter{Destination: 1}, "gone", "tester")
 	p.must(err)
-	p.commanded(event.Drop, list, n, "gone")
+	var all []event.Outcome
+	for _, d := range p.oldestLetters() {
+		if d.Destination == 1 {
+			all = append(all, p.command(event.Drop, d.Seq, d.Destination, "gone", "tester"))
+		}
+	}
+	p.commanded("drop of dead letters", all, n)
 }
 
-func (p *pair) commanded(kind event.OutcomeKind, list []DeadLetter, n int, reason string) {
+func (p *pair) commanded(what string, all []event.Outcome, n int) {
 	p.t.Helper()
-	if n != len(list) {
-		p.t.Errorf("%s of %d dead letters, want %d", kind, n, len(list))
+	if n != len(all) {
+		p.t.Errorf("%s made %d deliveries, want %d", what, n, len(all))
 	}
-	for _, d := range list {
-		p.m.apply(p.command(kind, d.Seq, d.Destination, reason, "tester"))
+	for _, o := range all {
+		p.m.apply(o)
 	}
 }
 
-func (p *pair) replayEvent() {
+// replayEvents replays some events by name, or all of a filter.
+func (p *pair) replayEvents() {
 	p.putQueued()
 	seqs := p.m.seqs()
 	if len(seqs) == 0 {
 		return
 	}
-	e := p.m.events[seqs[p.rng.IntN(len(seqs))]]
-	if !e.First.IsZero() {
+	r, due := p.paced(uint32(max(p.rng.IntN(6)-2, 0)))
+	f := p.filter()
+	if f.State == event.Duplicate {
 		return
 	}
-	n, err := p.ReplayEvents(context.Background(), Filter{ID: e.ID}, "tester")
+	if p.rng.IntN(3) > 0 {
+		f = Filter{}
+		for range 1 + p.rng.IntN(3) {
+			r.IDs = append(r.IDs, p.m.events[seqs[p.rng.IntN(len(seqs))]].ID)
+		}
+	}
+	n, err := p.ReplayEvents(context.Background(), f, r)
 	p.must(err)
-	for _, d := range e.dests {
-		if d.State == event.Pending {
+	list := p.m.list(f)
+	slices.Reverse(list)
+	var all []event.Outcome
+	for _, e := range list {
+		if r.IDs != nil && !slices.Contains(r.IDs, e.ID) || !e.First.IsZero() {
 			continue
 		}
-		n--
-		p.m.apply(p.command(event.Replay, e.Seq, d.Destination, "", "tester"))
+		states := map[uint32]event.State{}
+		for _, d := range e.Destinations {
+			states[d.Destination] = d.State
+			if r.To == 0 && d.State != event.Pending &&
+				(f.Destination == 0 || f.Destination == d.Destination) {
+				all = append(all, due(e.Seq, d.Destination))
+			}
+		}
+		if r.To != 0 && states[r.To] != event.Pending {
+			all = append(all, due(e.Seq, r.To))
+		}
 	}
-	if n != 0 {
-		p.t.Errorf("replay of %s is %d off", e.ID, n)
-	}
+	p.commanded(fmt.Sprintf("replay of events %+v %+v", f, r), all, n)
 }
 
 func (p *pair) filter() Filter {
@@ -282,7 +357,7 @@ func (p *pair) filter() Filter {
 		f.Source = uint32(1 + p.rng.IntN(3))
 	}
 	if p.rng.IntN(3) == 0 {
-		f.Destination = uint32(1 + p.rng.IntN(2))
+		f.Destination = uint32(1 + p.rng.IntN(3))
 	}
 	if p.rng.IntN(2) == 0 {
 		f.State = event.State(1 + p.rng.IntN(5))
@@ -420,18 +495,24 @@ func (p *pair) drain() {
 	p.t.Helper()
 	for _, d := range p.leases {
 		p.Unlease(d)
-		delete(p.m.leased, deliveryID{d.Seq, d.Destination})
+		p.m.unlease(d)
 	}
 	p.leases = nil
 	p.putQueued()
+	if n, err := p.DropDead(context.Background(), Filter{}, "", ""); n < 0 || err != nil {
+		p.t.Error(err)
+	}
+	for _, d := range p.oldestLetters() {
+		p.m.apply(p.command(event.Drop, d.Seq, d.Destination, "", ""))
+	}
 	p.clock.advance(1000 * time.Hour)
 	for round := 0; ; round++ {
 		delivered := 0
-		for dest := uint32(1); dest <= 2; dest++ {
+		for dest := uint32(1); dest <= 3; dest++ {
 			for _, d := range p.Lease(dest, 100, p.clock.Now()) {
 				o := p.outcome(d, event.Done, 0)
 				p.Finish(o)
-				p.m.queued = append(p.m.queued, o)
+				p.m.finish(o)
 				delivered++
 			}
 		}

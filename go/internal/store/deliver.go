@@ -13,31 +13,41 @@ import (
 
 // Lease hands out up to max deliveries of a destination that are due, the oldest event first (of
 // those in memory), at most one per ordering key. Each is the caller's until Finish, Unlease, or
-// the end of its lease.
-func (s *Store) Lease(destination uint32, max int, now time.Time) []Delivery {
+// the end of its lease. Fewer than max: no other is due.
+func (s *Store) Lease(destination uint32, max int, now time.Time) (list []Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed.Load() || s.Err() != nil {
 		return nil
 	}
-	q := s.queue(destination)
-	if n := q.expire(now); n > 0 {
+	q, at, elapsed := s.queue(destination), now.UnixNano(), s.opt.elapsed()
+	if n := q.expire(elapsed); n > 0 {
 		s.opt.Log.Warn("leases ended without an outcome; their deliveries are made again",
 			"destination", destination, "deliveries", n)
 	}
-	q.promote(now.UnixNano())
-	if q.wantsRefill(now.UnixNano()) {
-		err := s.commit()
-		if err == nil {
-			err = q.refill(s.index, now.UnixNano())
+	q.promote(at)
+	expires, ends := now.Add(s.opt.LeaseTTL), elapsed+s.opt.LeaseTTL
+	for {
+		refill := q.wantsRefill(at)
+		if refill {
+			if err := s.refill(q, at); err != nil {
+				_ = s.fail(err) // it is logged and told to everyone there
+				return nil
+			}
 		}
-		if err != nil {
-			_ = s.fail(err) // it is logged and told to everyone there
-			return nil
+		list = q.lease(list, max, expires, ends)
+		if len(list) == max || !refill && !q.wantsRefill(at) {
+			return list
 		}
-		q.promote(now.UnixNano())
 	}
-	return q.lease(max, now.Add(s.opt.LeaseTTL))
+}
+
+// refill fetches deliveries from the index into a queue.
+func (s *Store) refill(q *queue, now int64) error {
+	if err := s.commit(); err != nil {
+		return err
+	}
+	return q.refill(s.index, now)
 }
 
 // Due is signalled when Lease may give more for a destination than it did.
@@ -52,7 +62,7 @@ func (s *Store) Due(destination uint32) <-chan struct{} {
 func (s *Store) NextDue(destination uint32) (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	due, ok := s.queue(destination).next()
+	due, ok := s.queue(destination).next(s.opt.Now(), s.opt.elapsed())
 	if !ok {
 		return time.Time{}, false
 	}
@@ -62,7 +72,7 @@ func (s *Store) NextDue(destination uint32) (time.Time, bool) {
 	return time.Unix(0, due), true
 }
 
-// Finish reports what became of an attempt: Done, Retry or Dead. It rides the next group; until it
+// Finish reports what became of a lease: Done, Retry, Dead or Skip. It rides the next group; until it
 // is durable and applied, the delivery stays leased.
 func (s *Store) Finish(o event.Outcome) {
 	s.mu.Lock()
@@ -78,7 +88,7 @@ func (s *Store) Unlease(d Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queue(d.Destination)
-	if e := q.held[d.Seq]; e != nil && e.state == entryLeased && e.Expires.Equal(d.Expires) {
+	if e := q.held[d.Seq]; e != nil && e.state == entryLeased && e.term == d.term {
 		q.leased--
 		q.enqueue(e, entryReady)
 	}
@@ -164,7 +174,8 @@ func (s *Store) deferRetries() {
 			continue
 		}
 		if len(s.deferred) >= deferredMax {
-			e.state = entryLeased // the end of the lease brings it back
+			// The end of the lease brings it back, of a new one: the old one is void.
+			q.grant(e, e.Expires, s.opt.elapsed()+s.opt.LeaseTTL)
 			continue
 		}
 		s.deferred[deliveryID{o.Seq, o.Destination}] = o

@@ -8,13 +8,16 @@
 //
 // A delivery is one event at one destination. The applier alone moves it, in journal order:
 //
-//	           ┌────────── Replay ──────────┐
-//	           ▼                            │
-//	frame ▶ pending ──Done──▶ delivered ────┤
-//	           │ ▲                          │
-//	         Retry Replay ◀── dead ─────────┘
+//	           ┌───────────── Replay ─────────────┐
+//	           ▼                                  │
+//	frame ▶ pending ──Done, Skip──▶ delivered ────┤
+//	           │ ▲                                │
+//	         Retry Replay ◀── dead ───────────────┘
 //	           ▼ │             ▲ │
 //	        retrying ──Dead────┘ └─Drop──▶ dead, out of the dead letters
+//
+// Replay also makes a delivery to a destination that the event never went to. Of the living ones
+// under one ordering key all but one are blocked; a dead letter may keep them so (see order.go).
 //
 // An event whose dedup key is living is a duplicate: it is recorded and has no deliveries. Which
 // is decided from record fields in journal order, so that a replay decides the same.

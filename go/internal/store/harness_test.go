@@ -18,10 +18,11 @@ import (
 	"sluice/shm-abi/shmabi"
 )
 
-// clock is a wall clock that moves when told to.
+// clock is a wall clock that moves when told to, and one that nobody sets.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
+	ran time.Duration
 }
 
 func (c *clock) Now() time.Time {
@@ -34,6 +35,20 @@ func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
+	c.ran += d
+}
+
+// set moves the wall clock alone, as an operator or a time server does.
+func (c *clock) set(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(by)
+}
+
+func (c *clock) elapsed() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ran
 }
 
 // bench is a store on file systems that can lose power.
@@ -51,7 +66,7 @@ type bench struct {
 var testRoutes = event.Catalogue{
 	ConfigVersion: 1,
 	Sources:       []event.Named{{ID: 1, Name: "one"}, {ID: 2, Name: "two"}, {ID: 3, Name: "three"}},
-	Destinations:  []event.Named{{ID: 1, Name: "billing"}, {ID: 2, Name: "archive"}},
+	Destinations:  []event.Named{{ID: 1, Name: "billing"}, {ID: 2, Name: "archive"}, {ID: 3, Name: "spare"}},
 	Routes: []event.Route{
 		{Version: 1, Source: 1, Destinations: []uint32{1}},
 		{Version: 2, Source: 2, Destinations: []uint32{1, 2}},
@@ -104,7 +119,7 @@ func (b *bench) must(err error) {
 
 func (b *bench) open() {
 	b.t.Helper()
-	b.opt.FS, b.opt.indexFS = b.fs, b.xfs
+	b.opt.FS, b.opt.indexFS, b.opt.elapsed = b.fs, b.xfs, b.clock.elapsed
 	s, err := Open(context.Background(), b.opt)
 	b.must(err)
 	b.Store = s
@@ -146,6 +161,7 @@ type request struct {
 	key           byte // 0: none
 	window        time.Duration
 	order         uint64
+	ack           shmabi.Ack
 	received      time.Time // zero: now
 	body          string
 }
@@ -171,12 +187,21 @@ func (b *bench) frame(r request) shmabi.Frame {
 	}
 	c.SetOrderKey(r.order)
 	c.SetRouteVersion(r.route)
+	c.SetAck(uint8(r.ack))
 	b.at += uint64(len(f))
 	return f
 }
 
 // take appends requests as one group and gives their ids.
 func (b *bench) take(list ...request) []event.ID {
+	b.t.Helper()
+	ids := b.append(list...)
+	b.must(b.seen())
+	return ids
+}
+
+// append is take without a commit of the index.
+func (b *bench) append(list ...request) []event.ID {
 	b.t.Helper()
 	from := b.at
 	var batch Batch
@@ -190,7 +215,7 @@ func (b *bench) take(list ...request) []event.ID {
 		batch.Spans = []event.Span{{Lane: b.lane, From: from, To: b.at}}
 	}
 	b.must(b.Append(batch))
-	b.must(b.seen())
+	b.must(b.waitApplied())
 	return ids
 }
 
@@ -208,7 +233,11 @@ func (b *bench) outcome(d Delivery, kind event.OutcomeKind, next time.Duration) 
 		Seq: d.Seq, Destination: d.Destination, Kind: kind, Attempt: d.Attempt, Code: 200,
 		At: b.clock.Now().UnixNano(),
 	}
-	if kind != event.Done {
+	switch kind {
+	case event.Done:
+	case event.Skip:
+		o.Attempt, o.Code = 0, 0
+	default:
 		o.Code, o.Err = 503, fmt.Sprintf("attempt %d failed", d.Attempt)
 	}
 	if kind == event.Retry {

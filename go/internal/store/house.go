@@ -156,7 +156,7 @@ func (s *Store) flush(ctx context.Context) error {
 }
 
 // trim drops the oldest segments that nobody needs: past their age, or because space runs short,
-// without a living delivery, and with the index on disk behind them.
+// without anything that must be kept, and with the index on disk behind them.
 func (s *Store) trim(ctx context.Context) error {
 	for _, segment := range s.journal.Segments() {
 		if segment.Current {

@@ -15,8 +15,21 @@ type model struct {
 	events  map[event.Seq]*modelEvent
 	routes  map[uint32][]uint32
 	horizon int64
-	leased  map[deliveryID]bool
+	heads   map[modelKey]*modelDelivery
+	leased  map[deliveryID]modelLease
 	queued  []event.Outcome
+}
+
+// modelLease is of one worker; ended tells that an outcome is on its way.
+type modelLease struct {
+	term  uint64
+	ended bool
+}
+
+// modelKey is an ordering key at a destination.
+type modelKey struct {
+	source, dest uint32
+	order        uint64
 }
 
 type modelEvent struct {
@@ -32,14 +45,15 @@ const day = int64(24 * time.Hour)
 
 type modelDelivery struct {
 	DeliveryState
-	next int64
-	head bool // of its ordering key, or it has none
+	next   int64
+	blocks bool // a dead letter that keeps its place
+	head   bool // of its ordering key, or it has none
 }
 
 func newModel(c event.Catalogue) *model {
 	m := &model{
 		events: map[event.Seq]*modelEvent{}, routes: map[uint32][]uint32{},
-		leased: map[deliveryID]bool{},
+		leased: map[deliveryID]modelLease{}, heads: map[modelKey]*modelDelivery{},
 	}
 	for _, r := range c.Routes {
 		m.routes[r.Version] = r.Destinations
@@ -64,15 +78,16 @@ func (m *model) add(seq event.Seq, f shmabi.Frame) {
 		e.First, e.key = first.ID, [16]byte{}
 	} else {
 		for _, dest := range m.routes[e.Route] {
-			del := &modelDelivery{
-				DeliveryState: DeliveryState{Destination: dest, State: event.Pending}, head: true,
-			}
-			del.head = e.order == 0 || len(m.waiting(e, dest)) == 0
-			e.dests = append(e.dests, del)
+			e.dests = append(e.dests, &modelDelivery{
+				DeliveryState: DeliveryState{Destination: dest, State: event.Pending},
+			})
 		}
 	}
 	m.horizon = max(m.horizon, received)
 	m.events[seq] = e
+	for _, d := range e.dests {
+		m.order(e, d)
+	}
 	m.open(e, received)
 }
 
@@ -104,15 +119,34 @@ func (m *model) first(e *modelEvent, received int64) (first *modelEvent) {
 	return first
 }
 
-// waiting are the living deliveries to dest under e's ordering key, in journal order.
-func (m *model) waiting(e *modelEvent, dest uint32) (list []*modelDelivery) {
+// order finds the head of d's ordering key: it stays while it lives, then the first follows.
+func (m *model) order(e *modelEvent, d *modelDelivery) {
+	if e.order == 0 {
+		d.head = true
+		return
+	}
+	d.head = false
+	key, places := modelKey{e.Source, d.Destination, e.order}, m.places(e, d.Destination)
+	if head := m.heads[key]; head == nil || !head.living() {
+		delete(m.heads, key)
+		if len(places) > 0 {
+			m.heads[key] = places[0]
+		}
+	}
+	for _, p := range places {
+		p.head = p == m.heads[key]
+	}
+}
+
+// places are the deliveries to dest that have one under e's ordering key, in journal order.
+func (m *model) places(e *modelEvent, dest uint32) (list []*modelDelivery) {
 	for _, seq := range m.seqs() {
 		o := m.events[seq]
 		if o.order != e.order || o.Source != e.Source {
 			continue
 		}
 		for _, d := range o.dests {
-			if d.Destination == dest && d.living() {
+			if d.Destination == dest && (d.living() || d.letter() && d.blocks) {
 				list = append(list, d)
 			}
 		}
@@ -143,8 +177,8 @@ func (m *model) find(seq event.Seq, dest uint32) (*modelEvent, *modelDelivery) {
 func (m *model) leasable(dest uint32, now time.Time) (list []event.Seq) {
 	for _, seq := range m.seqs() {
 		_, d := m.find(seq, dest)
-		if d != nil && d.living() && d.head && d.next <= now.UnixNano() &&
-			!m.leased[deliveryID{seq, dest}] {
+		_, leased := m.leased[deliveryID{seq, dest}]
+		if d != nil && d.living() && d.head && d.next <= now.UnixNano() && !leased {
 			list = append(list, seq)
 		}
 	}
@@ -159,21 +193,45 @@ func (m *model) put() {
 	m.queued = nil
 }
 
+// finish is Finish: whoever has the delivery now, it is not given out before the outcome is applied.
+func (m *model) finish(o event.Outcome) {
+	m.queued = append(m.queued, o)
+	if l, ok := m.leased[deliveryID{o.Seq, o.Destination}]; ok {
+		m.leased[deliveryID{o.Seq, o.Destination}] = modelLease{l.term, true}
+	}
+}
+
+// unlease gives a lease back, if it is the current one.
+func (m *model) unlease(d Delivery) {
+	id := deliveryID{d.Seq, d.Destination}
+	if m.leased[id] == (modelLease{d.term, false}) {
+		delete(m.leased, id)
+	}
+}
+
 func (m *model) apply(o event.Outcome) {
 	e, d := m.find(o.Seq, o.Destination)
-	if d == nil {
+	if e == nil || d == nil && (o.Kind != event.Replay || !e.First.IsZero()) {
 		return
 	}
-	was := d.living()
+	if d == nil {
+		d = &modelDelivery{DeliveryState: DeliveryState{Destination: o.Destination}}
+		e.dests = append(e.dests, d)
+	}
 	switch o.Kind {
-	case event.Done, event.Retry, event.Dead:
-		if !was {
+	case event.Done, event.Retry, event.Dead, event.Skip:
+		if !d.living() {
 			return
 		}
-		d.Attempts, d.Code, d.LastError, d.next = o.Attempt, o.Code, o.Err, 0
+		if o.Kind != event.Skip {
+			d.Attempts = o.Attempt
+		}
+		d.Code, d.LastError, d.next = o.Code, o.Err, 0
 		d.State = map[event.OutcomeKind]event.State{
 			event.Done: event.Delivered, event.Retry: event.Retrying, event.Dead: event.DeadLetter,
+			event.Skip: event.Delivered,
 		}[o.Kind]
+		d.blocks = o.Blocks
 		if o.Kind == event.Retry {
 			d.next = o.Next
 		}
@@ -187,20 +245,12 @@ func (m *model) apply(o event.Outcome) {
 	}
 	d.At = time.Unix(0, o.At)
 	e.tries = append(e.tries, o)
-	if o.Kind != event.Replay || !was {
-		delete(m.leased, deliveryID{o.Seq, o.Destination})
+	// Who has it and has said nothing yet keeps it while it lives.
+	id := deliveryID{o.Seq, o.Destination}
+	if l, leased := m.leased[id]; leased && (l.ended || !d.living()) {
+		delete(m.leased, id)
 	}
-	if e.order == 0 || was == d.living() {
-		return
-	}
-	if d.living() {
-		d.head = len(m.waiting(e, d.Destination)) == 1
-		return
-	}
-	if rest := m.waiting(e, d.Destination); d.head && len(rest) > 0 {
-		rest[0].head = true
-	}
-	d.head = true
+	m.order(e, d)
 }
 
 // lose is a crash: leases and what was queued are gone.
@@ -218,6 +268,7 @@ func (e *modelEvent) line() Event {
 	for _, d := range e.dests {
 		out.State = min(out.State, d.State)
 		line := d.DeliveryState
+		line.Blocked, line.Blocks = d.living() && !d.head, d.letter() && d.blocks
 		if d.living() && d.next != 0 {
 			line.Next = time.Unix(0, d.next)
 		}
@@ -258,6 +309,7 @@ func (m *model) letters() (list []DeadLetter) {
 				list = append(list, DeadLetter{
 					Seq: seq, ID: e.ID, Source: e.Source, Destination: d.Destination,
 					Attempts: d.Attempts, Code: d.Code, LastError: d.LastError, At: d.At,
+					Blocks: d.blocks,
 				})
 			}
 		}

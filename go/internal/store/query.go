@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -18,19 +19,27 @@ func (s *Store) seen() error {
 	if s.closed.Load() {
 		return ErrClosed
 	}
+	if err := s.waitApplied(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.commit(); err != nil {
+		return s.fail(err)
+	}
+	return nil
+}
+
+// waitApplied waits until every group that Append returned for is applied.
+func (s *Store) waitApplied() error {
 	want := s.handoff.last()
 	for {
 		s.mu.Lock()
 		moved := s.nextMove()
+		s.mu.Unlock()
 		if s.applied.Load() >= want {
-			err := s.commit()
-			s.mu.Unlock()
-			if err != nil {
-				return s.fail(err)
-			}
 			return nil
 		}
-		s.mu.Unlock()
 		notify(s.handoff.hurry)
 		select {
 		case <-moved:
@@ -85,7 +94,7 @@ func (s *Store) Events(f Filter) (Page[Event], error) {
 
 // readFault stops the store when the index is damaged; other faults are the reader's alone.
 func (s *Store) readFault(err error) error {
-	if err != nil && isDamage(err) {
+	if errors.Is(err, index.ErrDamaged) {
 		return s.fail(err)
 	}
 	return err
@@ -126,6 +135,7 @@ func (s *Store) event(r *index.Record) Event {
 		state := DeliveryState{
 			Destination: d.Destination, State: d.State, Attempts: d.Attempts, Code: d.Code,
 			LastError: d.Err, At: timeOf(d.At), Dropped: d.Dropped,
+			Blocked: d.Blocked && d.Living(), Blocks: d.Blocks && d.Letter(),
 		}
 		if d.State == event.Retrying || d.State == event.Pending {
 			state.Next = timeOf(d.Next)
@@ -196,6 +206,7 @@ func (s *Store) DeadLetters(f Filter) (Page[DeadLetter], error) {
 		page.Items = append(page.Items, DeadLetter{
 			Seq: r.Seq, ID: r.ID, Source: r.Source, Destination: d.Destination,
 			Attempts: d.Attempts, Code: d.Code, LastError: d.Err, At: timeOf(d.At),
+			Blocks: d.Blocks,
 		})
 		return true
 	})

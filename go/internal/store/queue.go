@@ -35,11 +35,14 @@ type entry struct {
 	deferred bool
 }
 
-// lease is one term of an entry. A later one makes it void.
+// lease is one term of an entry. A later one, or the outcome, makes it void.
 type lease struct {
 	*entry
-	until time.Time
+	term uint64
+	ends time.Duration // of the clock that is never set
 }
+
+func (l *lease) valid() bool { return l.state == entryLeased && l.term == l.entry.term }
 
 // queue is what one destination is to get. Everything that waits is either held here or has its
 // place at or behind freshFrom and timedFrom in the index.
@@ -49,8 +52,11 @@ type queue struct {
 	held   map[event.Seq]*entry
 	ready  entryHeap // by seq
 	timed  entryHeap // by due time
-	leases []lease   // in the order in which they end
-	leased int
+	// timedMax is how many timed ones make evict look which may go.
+	timedMax int
+	leases   []lease // in the order in which they end, void ones among them
+	leased   int
+	term     uint64 // of the last lease
 
 	moreFresh bool
 	freshFrom event.Seq
@@ -68,7 +74,7 @@ func newQueue(dest uint32, window int) *queue {
 			return a.due < b.due || a.due == b.due && a.Seq < b.Seq
 		}},
 		// What the index holds of a former run is found by the first refill.
-		moreFresh: true, moreTimed: true,
+		moreFresh: true, moreTimed: true, timedMax: 2 * window,
 		due: make(chan struct{}, 1),
 	}
 }
@@ -146,10 +152,10 @@ func (q *queue) release(seq event.Seq) {
 	delete(q.held, seq)
 }
 
-// evict lets the timed entries that are due last go back to the index, once they are twice too
+// evict lets the timed entries that are due last go back to the index, once they are a window too
 // many.
 func (q *queue) evict() {
-	if q.timed.Len() < 2*q.window {
+	if q.timed.Len() < q.timedMax {
 		return
 	}
 	list := q.timed.list
@@ -172,10 +178,12 @@ func (q *queue) evict() {
 	}
 	clear(list[len(kept):])
 	q.timed.list = kept // sorted, which is a heap
+	q.timedMax = len(kept) + q.window
 }
 
-// next is the earliest time at which something may be leased; false: nothing waits.
-func (q *queue) next() (due int64, ok bool) {
+// next is the earliest time at which something may be leased; false: nothing waits. now and elapsed
+// are the same instant on two clocks.
+func (q *queue) next(now time.Time, elapsed time.Duration) (due int64, ok bool) {
 	q.ready.skipGone(entryReady)
 	q.timed.skipGone(entryTimed)
 	if q.ready.Len() > 0 || q.moreFresh {
@@ -188,7 +196,7 @@ func (q *queue) next() (due int64, ok bool) {
 		due, ok = q.timedFrom.Due, true
 	}
 	if len(q.leases) > 0 {
-		if end := q.leases[0].until.UnixNano(); !ok || end < due {
+		if end := now.Add(q.leases[0].ends - elapsed).UnixNano(); !ok || end < due {
 			due, ok = end, true
 		}
 	}
@@ -196,22 +204,32 @@ func (q *queue) next() (due int64, ok bool) {
 }
 
 // expire ends the leases of workers that never came back.
-func (q *queue) expire(now time.Time) (expired int) {
+func (q *queue) expire(elapsed time.Duration) (expired int) {
 	for len(q.leases) > 0 {
 		l := q.leases[0]
-		valid := l.state == entryLeased && l.until.Equal(l.Expires)
-		if valid && now.Before(l.until) {
+		if l.valid() && elapsed < l.ends {
 			break
 		}
 		q.leases[0] = lease{}
 		q.leases = q.leases[1:]
-		if valid {
+		if l.valid() {
 			q.leased--
 			q.enqueue(l.entry, entryReady)
 			expired++
 		}
 	}
+	if len(q.leases) > 2*q.leased+q.window {
+		// One worker that hangs would keep the void leases of all others behind its own.
+		q.leases = slices.DeleteFunc(q.leases, func(l lease) bool { return !l.valid() })
+	}
 	return expired
+}
+
+// grant begins a lease of an entry. Leases last equally long, so that the last one ends last.
+func (q *queue) grant(e *entry, expires time.Time, ends time.Duration) {
+	q.term++
+	e.state, e.term, e.Expires = entryLeased, q.term, expires
+	q.leases = append(q.leases, lease{entry: e, term: q.term, ends: ends})
 }
 
 // promote makes timed entries ready whose time has come.
@@ -227,71 +245,73 @@ func (q *queue) promote(now int64) {
 	}
 }
 
-func (q *queue) wantsRefill(now int64) bool {
-	return q.moreFresh && q.ready.Len() < q.window/4+1 || q.moreTimed &&
+func (q *queue) wantsFresh() bool { return q.moreFresh && q.ready.Len() < q.window/4+1 }
+
+// wantsTimed is asked after promote: what is due in the rows is due before all that are timed here,
+// but for those whose outcome is in memory alone.
+func (q *queue) wantsTimed(now int64) bool {
+	return q.moreTimed && q.ready.Len() < 2*q.window &&
 		(q.timedFrom.Due <= now || q.timed.Len() < q.window/4)
 }
 
-// refill reads places from the index. What is pending there must be committed.
+func (q *queue) wantsRefill(now int64) bool { return q.wantsFresh() || q.wantsTimed(now) }
+
+// refill reads places from the index. What is pending there must be committed. The whole store waits
+// meanwhile, so that it takes a part of the window at a time.
 func (q *queue) refill(x *index.Index, now int64) error {
-	for q.moreTimed && (q.timedFrom.Due <= now || q.timed.Len() < q.window/4) &&
-		q.timed.Len() < q.window && q.ready.Len() < 2*q.window {
+	if q.wantsTimed(now) {
 		list, more, err := x.Timed(q.dest, q.timedFrom, q.window/4+1)
 		if err != nil {
 			return err
 		}
-		for _, t := range list {
-			if err := q.take(x, t.Seq, entryTimed); err != nil {
-				return err
-			}
+		seqs := make([]event.Seq, len(list))
+		for i, t := range list {
+			seqs[i] = t.Seq
 			q.timedFrom = index.Timed{Due: t.Due, Seq: t.Seq + 1}
 		}
 		q.moreTimed = more
+		if err := q.take(x, seqs, entryTimed); err != nil {
+			return err
+		}
 		q.promote(now)
 	}
-	if q.moreFresh && q.ready.Len() < q.window/4+1 {
-		seqs, more, err := x.Fresh(q.dest, q.freshFrom, q.window/2+1)
+	if q.wantsFresh() {
+		seqs, more, err := x.Fresh(q.dest, q.freshFrom, q.window/4+1)
 		if err != nil {
 			return err
 		}
-		for _, seq := range seqs {
-			if err := q.take(x, seq, entryReady); err != nil {
-				return err
-			}
-			q.freshFrom = seq + 1
+		if len(seqs) > 0 {
+			q.freshFrom = seqs[len(seqs)-1] + 1
 		}
 		q.moreFresh = more
+		return q.take(x, seqs, entryReady)
 	}
 	return nil
 }
 
-// take holds a delivery that the index names.
-func (q *queue) take(x *index.Index, seq event.Seq, state entryState) error {
-	if q.held[seq] != nil {
+// take holds deliveries that the index names.
+func (q *queue) take(x *index.Index, seqs []event.Seq, state entryState) error {
+	held := func(seq event.Seq) bool { return q.held[seq] != nil }
+	return x.LoadAll(slices.DeleteFunc(seqs, held), func(seq event.Seq, r *index.Record) error {
+		if r == nil || r.Delivery(q.dest) == nil {
+			return fmt.Errorf("%w: delivery of event %d to destination %d is queued and unknown",
+				index.ErrDamaged, seq, q.dest)
+		}
+		q.hold(r, r.Delivery(q.dest), state)
 		return nil
-	}
-	r, err := x.Load(seq)
-	if err != nil {
-		return err
-	}
-	if r == nil || r.Delivery(q.dest) == nil {
-		return fmt.Errorf("%w: delivery of event %d to destination %d is queued and unknown",
-			index.ErrDamaged, seq, q.dest)
-	}
-	q.hold(r, r.Delivery(q.dest), state)
-	return nil
+	})
 }
 
-// lease hands out up to count ready entries.
-func (q *queue) lease(count int, until time.Time) (list []Delivery) {
+// lease appends ready entries to a list until it has count of them.
+func (q *queue) lease(list []Delivery, count int, expires time.Time,
+	ends time.Duration) []Delivery {
 	for len(list) < count {
 		q.ready.skipGone(entryReady)
 		if q.ready.Len() == 0 {
 			break
 		}
 		e := heap.Pop(&q.ready).(*entry)
-		e.state, e.Expires = entryLeased, until
-		q.leases = append(q.leases, lease{entry: e, until: until})
+		q.grant(e, expires, ends)
 		q.leased++
 		list = append(list, e.Delivery)
 	}

@@ -24,14 +24,15 @@ import (
 // Store is an open data directory. Its methods may be called from any goroutine, Append and Idle
 // from one.
 type Store struct {
-	opt      Options
-	lock     io.Closer
-	journal  *journal.Journal
-	recovery Recovery
-	doubt    uint64 // the group that Settle makes durable; 0: none
-	recent   recent
-	outbox   outbox
-	handoff  handoff
+	opt       Options
+	lock      io.Closer
+	journal   *journal.Journal
+	recovery  Recovery
+	doubt     uint64 // the group that Settle makes durable; 0: none
+	recent    recent
+	outbox    outbox
+	handoff   handoff
+	standings standings
 
 	settled   atomic.Bool
 	catalogue atomic.Pointer[event.Catalogue]
@@ -58,6 +59,7 @@ type Store struct {
 	moved     chan struct{} // closed when applied moves; nil: nobody waits for that
 	scratch   index.Record  // of the event that is being applied
 	delivers  bool          // the group that is being applied brings deliveries
+	repeats   []repeat      // of that group
 
 	applied atomic.Uint64
 	living  atomic.Int64 // deliveries
@@ -133,6 +135,10 @@ func (o *Options) setDefaults() {
 	}
 	if o.LockWait == 0 {
 		o.LockWait = DefaultLockWait
+	}
+	if o.elapsed == nil {
+		opened := time.Now()
+		o.elapsed = func() time.Duration { return time.Since(opened) }
 	}
 	if o.window == 0 {
 		o.window = windowMax
@@ -473,4 +479,6 @@ func (s *Store) abandon() error {
 type seams struct {
 	indexFS pebblevfs.FS // instead of the operating system's
 	window  int          // instead of windowMax
+	// elapsed is a clock that is never set, for leases; instead of the system's.
+	elapsed func() time.Duration
 }

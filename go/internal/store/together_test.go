@@ -37,8 +37,14 @@ func TestEveryoneAtOnce(t *testing.T) {
 	}
 	work.Go(func() {
 		for ctx.Err() == nil {
-			if _, err := b.Events(Filter{Limit: 20, State: event.Pending}); err != nil {
+			page, err := b.Events(Filter{Limit: 20, State: event.Pending})
+			if err != nil {
 				t.Error(err)
+			}
+			for _, e := range page.Items {
+				if _, ok := b.State(e.ID); !ok {
+					t.Errorf("the state of %s is not known", e.ID)
+				}
 			}
 			b.Stats()
 		}

@@ -561,10 +561,13 @@ type DestinationStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// "closed", "open" or "half_open".
-	Breaker       string  `protobuf:"bytes,2,opt,name=breaker,proto3" json:"breaker,omitempty"`
-	Backlog       uint64  `protobuf:"varint,3,opt,name=backlog,proto3" json:"backlog,omitempty"`
-	Dead          uint64  `protobuf:"varint,4,opt,name=dead,proto3" json:"dead,omitempty"`
-	OldestS       float64 `protobuf:"fixed64,5,opt,name=oldest_s,json=oldestS,proto3" json:"oldest_s,omitempty"`
+	Breaker string  `protobuf:"bytes,2,opt,name=breaker,proto3" json:"breaker,omitempty"`
+	Backlog uint64  `protobuf:"varint,3,opt,name=backlog,proto3" json:"backlog,omitempty"`
+	Dead    uint64  `protobuf:"varint,4,opt,name=dead,proto3" json:"dead,omitempty"`
+	OldestS float64 `protobuf:"fixed64,5,opt,name=oldest_s,json=oldestS,proto3" json:"oldest_s,omitempty"`
+	// Attempts that are under way, and how many may be.
+	Inflight      uint64 `protobuf:"varint,6,opt,name=inflight,proto3" json:"inflight,omitempty"`
+	Limit         uint64 `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -630,6 +633,20 @@ func (x *DestinationStatus) GetDead() uint64 {
 func (x *DestinationStatus) GetOldestS() float64 {
 	if x != nil {
 		return x.OldestS
+	}
+	return 0
+}
+
+func (x *DestinationStatus) GetInflight() uint64 {
+	if x != nil {
+		return x.Inflight
+	}
+	return 0
+}
+
+func (x *DestinationStatus) GetLimit() uint64 {
+	if x != nil {
+		return x.Limit
 	}
 	return 0
 }
@@ -1218,7 +1235,7 @@ func (x *Header) GetValue() []byte {
 type Attempt struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Destination string                 `protobuf:"bytes,1,opt,name=destination,proto3" json:"destination,omitempty"`
-	// "done", "retry", "dead", "replay" or "drop".
+	// "done", "retry", "dead", "replay", "drop" or "skip".
 	Outcome       string `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Attempt       uint32 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Code          uint32 `protobuf:"varint,4,opt,name=code,proto3" json:"code,omitempty"`
@@ -3441,13 +3458,15 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\funauthorized\x18\x04 \x01(\x04R\funauthorized\x12\x18\n" +
 	"\arefused\x18\x05 \x01(\x04R\arefused\x12$\n" +
 	"\x0erefused_in_row\x18\x06 \x01(\x04R\frefusedInRow\x12\x18\n" +
-	"\aguarded\x18\a \x01(\bR\aguarded\"\x8a\x01\n" +
+	"\aguarded\x18\a \x01(\bR\aguarded\"\xbc\x01\n" +
 	"\x11DestinationStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\abreaker\x18\x02 \x01(\tR\abreaker\x12\x18\n" +
 	"\abacklog\x18\x03 \x01(\x04R\abacklog\x12\x12\n" +
 	"\x04dead\x18\x04 \x01(\x04R\x04dead\x12\x19\n" +
-	"\boldest_s\x18\x05 \x01(\x01R\aoldestS\"W\n" +
+	"\boldest_s\x18\x05 \x01(\x01R\aoldestS\x12\x1a\n" +
+	"\binflight\x18\x06 \x01(\x04R\binflight\x12\x14\n" +
+	"\x05limit\x18\a \x01(\x04R\x05limit\"W\n" +
 	"\x0fDataPlaneStatus\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\x12\x16\n" +
 	"\x06driver\x18\x02 \x01(\tR\x06driver\x12\x1a\n" +

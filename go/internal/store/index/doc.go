@@ -11,12 +11,13 @@
 // Keys are one letter, then big-endian numbers, so that they sort like the numbers.
 //
 //	e seq                       Record: an event and the state of its deliveries
-//	u seq                       the event has a delivery that is not delivered: 1 living, 2 dead
+//	u seq                       the event has a delivery that is not delivered: 1 it must be kept,
+//	                            2 it is dead
 //	y seq                       the event is a duplicate
 //	x seq dest                  dead letter
 //	f dest seq                  delivery that is due since it came
 //	d dest due seq              delivery that is due at a time
-//	q dest key seq              living delivery under an ordering key
+//	q dest key seq              delivery that lives, or blocks, under an ordering key
 //	a seq n                     outcome n of an event that was not delivered at once
 //	k day part source key       dedup key of a window that ends on that day
 //	t tick chunk                an event received in that tick lies in that chunk

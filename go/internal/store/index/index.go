@@ -26,7 +26,10 @@ const batchBytesKept = 8 << 20
 var ErrDamaged = errors.New("index is damaged")
 
 // formatVersion counts changes of the rows that an older reader would misread.
-const formatVersion = 2
+const formatVersion = 3
+
+// formatBefore lacks nothing but the flag of dead letters that block: its rows read like today's.
+const formatBefore = 2
 
 // Options says how to open an index. FS nil is the operating system's; Log nil is slog.Default.
 type Options struct {
@@ -187,6 +190,9 @@ func (x *Index) load() error {
 		if err := json.Unmarshal(row, &x.meta); err != nil {
 			return fmt.Errorf("%w: meta row: %w", ErrDamaged, err)
 		}
+	}
+	if x.meta.Format == formatBefore {
+		x.meta.Format = formatVersion
 	}
 	if x.meta.Format != formatVersion {
 		return fmt.Errorf("%w: format %d, this sluice reads %d", ErrDamaged, x.meta.Format,

@@ -81,7 +81,7 @@ func TestARecordSurvivesItsRow(t *testing.T) {
 				Destination: rng.Uint32(), State: event.State(1 + rng.IntN(4)),
 				Attempts: uint16(rng.Uint32()), Code: uint16(rng.Uint32()), Next: rng.Int64(),
 				At: rng.Int64(), Err: fmt.Sprint(rng.Uint64()), Blocked: rng.IntN(2) == 0,
-				Dropped: rng.IntN(2) == 0, Plain: rng.IntN(2) == 0,
+				Dropped: rng.IntN(2) == 0, Plain: rng.IntN(2) == 0, Blocks: rng.IntN(2) == 0,
 			})
 		}
 		row := appendRecord(nil, r)
@@ -96,6 +96,37 @@ func TestARecordSurvivesItsRow(t *testing.T) {
 				t.Fatalf("%d of %d bytes read as %+v", n, len(row), got)
 			}
 		}
+	}
+}
+
+func TestAnOutcomeSurvivesItsRow(t *testing.T) {
+	for _, blocks := range []bool{false, true} {
+		o := event.Outcome{
+			Seq: 7, Destination: 3, Kind: event.Dead, Attempt: 2, Code: 410, At: 100, Next: 200,
+			Err: "410 Gone", By: "ops", Blocks: blocks,
+		}
+		row := appendOutcome(nil, &o)
+		if got, err := parseOutcome(7, row); got != o || err != nil {
+			t.Errorf("read %+v, %v, wrote %+v", got, err, o)
+		}
+	}
+}
+
+// TestAnIndexOfTheFormatBeforeIsTaken reads rows without the flag of dead letters that block.
+func TestAnIndexOfTheFormatBeforeIsTaken(t *testing.T) {
+	fs := vfs.NewMem()
+	x := open(t, fs)
+	x.Change(pendingRecord(event.NewSeq(1, 0)))
+	x.meta.Format = formatBefore
+	must(t, x.Commit())
+	must(t, x.Close())
+	for range 2 {
+		x = open(t, fs)
+		if r, err := x.Load(event.NewSeq(1, 0)); r == nil || err != nil {
+			t.Fatalf("read %+v, %v", r, err)
+		}
+		must(t, x.Commit())
+		must(t, x.Close())
 	}
 }
 

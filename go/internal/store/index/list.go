@@ -3,6 +3,9 @@ package index
 import (
 	"encoding/binary"
 	"errors"
+	"sort"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"sluice/go/internal/event"
 )
@@ -12,16 +15,26 @@ type Query struct {
 	Source uint32      // 0: all
 	State  event.State // 0: all but duplicates
 	Since  int64       // no event that came before; 0: all
+	After  event.Seq   // exclusive; 0: from the oldest
 	Before event.Seq   // exclusive; 0: from the newest
+	Oldest bool        // the oldest first, not the newest
 }
 
-// Events calls yield with the events that may match, newest first, until it returns false.
+// Events calls yield with the events that may match, newest first unless the query says otherwise,
+// until it returns false.
 func (x *Index) Events(q Query, yield func(*Record) bool) error {
 	if q.Before == 0 {
 		q.Before = maxSeq
 	}
+	if q.Oldest && q.Since > 0 {
+		after, err := x.beforeSince(q.Since, q.Before)
+		if err != nil {
+			return err
+		}
+		q.After = max(q.After, after)
+	}
 	filtered := func(r *Record) bool {
-		if r.Horizon < q.Since {
+		if !q.Oldest && r.Horizon < q.Since {
 			return false // nothing older was received later
 		}
 		if state := r.State(); q.State != 0 && state != q.State ||
@@ -32,23 +45,50 @@ func (x *Index) Events(q Query, yield func(*Record) bool) error {
 	}
 	switch {
 	case q.State == event.Duplicate:
-		return x.byMark(rowDuplicate, q.Before, filtered)
+		return x.byMark(rowDuplicate, &q, filtered)
 	case q.State != 0 && q.State != event.Delivered:
-		return x.byMark(rowUnfinished, q.Before, filtered)
+		return x.byMark(rowUnfinished, &q, filtered)
 	case q.Source != 0:
-		return x.bySource(q.Source, q.Before, filtered)
+		return x.bySource(&q, filtered)
 	}
-	_, err := x.records(0, q.Before, true, filtered)
+	_, err := x.records(q.After+1, q.Before, !q.Oldest, filtered)
 	return err
 }
 
+// beforeSince gives a place that all events with a horizon of at least since lie behind, but for
+// those from end on.
+func (x *Index) beforeSince(since int64, end event.Seq) (event.Seq, error) {
+	var err error
+	group := sort.Search(int(end.Group())+1, func(group int) (found bool) {
+		found = true // no event follows
+		_, fault := x.records(event.NewSeq(uint64(group), 0), maxSeq, false,
+			func(r *Record) bool {
+				found = r.Horizon >= since
+				return false
+			})
+		err = errors.Join(err, fault)
+		return found
+	})
+	// The events of the group before may reach it, all but the first.
+	return event.NewSeq(uint64(max(group-1, 0)), 0), err
+}
+
+// direction is how an iterator goes through its rows.
+func direction(it *pebble.Iterator, backwards bool) (begin, step func() bool) {
+	if backwards {
+		return it.Last, it.Prev
+	}
+	return it.First, it.Next
+}
+
 // byMark goes through the events that have a u or y row.
-func (x *Index) byMark(row byte, before event.Seq, yield func(*Record) bool) error {
-	it, err := x.iter(seqKey(row, 0), seqKey(row, before))
+func (x *Index) byMark(row byte, q *Query, yield func(*Record) bool) error {
+	it, err := x.iter(seqKey(row, q.After+1), seqKey(row, q.Before))
 	if err != nil {
 		return err
 	}
-	for ok := it.Last(); ok; ok = it.Prev() {
+	begin, step := direction(it, !q.Oldest)
+	for ok := begin(); ok; ok = step() {
 		r, err := x.Get(seqAt(it.Key()))
 		if err != nil {
 			return errors.Join(err, it.Close())
@@ -61,19 +101,20 @@ func (x *Index) byMark(row byte, before event.Seq, yield func(*Record) bool) err
 }
 
 // bySource goes through the chunks that have events of a source.
-func (x *Index) bySource(source uint32, before event.Seq, yield func(*Record) bool) error {
-	last := chunkOf(before)
-	it, err := x.iter(sourceKey(source, 0), append(sourceKey(source, last), 0))
+func (x *Index) bySource(q *Query, yield func(*Record) bool) error {
+	it, err := x.iter(sourceKey(q.Source, chunkOf(q.After+1)),
+		append(sourceKey(q.Source, chunkOf(q.Before)), 0))
 	if err != nil {
 		return err
 	}
-	for ok := it.Last(); ok; ok = it.Prev() {
+	begin, step := direction(it, !q.Oldest)
+	for ok := begin(); ok; ok = step() {
 		chunk := uint64(seqAt(it.Key()))
-		end := before
-		if chunk < last {
+		from, end := max(chunkStart(chunk), q.After+1), q.Before
+		if chunk < chunkOf(q.Before) {
 			end = chunkStart(chunk + 1)
 		}
-		more, err := x.records(chunkStart(chunk), end, true, yield)
+		more, err := x.records(from, end, !q.Oldest, yield)
 		if err != nil {
 			return errors.Join(err, it.Close())
 		}
@@ -97,11 +138,23 @@ func (x *Index) Dead(before event.Seq, dest uint32, yield func(*Record, *Deliver
 	if before != 0 {
 		upper = deadKey(before, dest)
 	}
-	it, err := x.iter([]byte{rowDead}, upper)
+	return x.dead([]byte{rowDead}, upper, true, yield)
+}
+
+// DeadForwards calls yield with the dead letters of the events of (after, last], the other way
+// round.
+func (x *Index) DeadForwards(after, last event.Seq, yield func(*Record, *Delivery) bool) error {
+	return x.dead(deadKey(after+1, 0), deadKey(last+1, 0), false, yield)
+}
+
+func (x *Index) dead(from, upper []byte, backwards bool,
+	yield func(*Record, *Delivery) bool) error {
+	it, err := x.iter(from, upper)
 	if err != nil {
 		return err
 	}
-	for ok := it.Last(); ok; ok = it.Prev() {
+	begin, step := direction(it, backwards)
+	for ok := begin(); ok; ok = step() {
 		key := it.Key()
 		seq := event.Seq(binary.BigEndian.Uint64(key[1:]))
 		r, err := x.Get(seq)

@@ -6,6 +6,8 @@ import (
 	"sluice/go/internal/event"
 )
 
+const outcomeBlocks = 1 << 0
+
 func appendOutcome(b []byte, o *event.Outcome) []byte {
 	b = binary.AppendUvarint(b, uint64(o.Destination))
 	b = append(b, byte(o.Kind))
@@ -14,7 +16,11 @@ func appendOutcome(b []byte, o *event.Outcome) []byte {
 	b = binary.AppendVarint(b, o.At)
 	b = binary.AppendVarint(b, o.Next)
 	b = append(binary.AppendUvarint(b, uint64(len(o.Err))), o.Err...)
-	return append(binary.AppendUvarint(b, uint64(len(o.By))), o.By...)
+	b = append(binary.AppendUvarint(b, uint64(len(o.By))), o.By...)
+	if o.Blocks {
+		b = append(b, outcomeBlocks) // rows without it end here
+	}
+	return b
 }
 
 func parseOutcome(seq event.Seq, row []byte) (event.Outcome, error) {
@@ -28,6 +34,9 @@ func parseOutcome(seq event.Seq, row []byte) (event.Outcome, error) {
 	o.Next = c.varint()
 	o.Err = string(c.bytes(c.uvarint()))
 	o.By = string(c.bytes(c.uvarint()))
+	if !c.bad && len(c.b) > 0 {
+		o.Blocks = c.byte()&outcomeBlocks != 0
+	}
 	if c.bad {
 		return o, errShort
 	}

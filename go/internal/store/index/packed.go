@@ -64,10 +64,7 @@ func (x *Index) scan(from, before event.Seq, backwards bool,
 	if err != nil {
 		return false, err
 	}
-	begin, step := it.First, it.Next
-	if backwards {
-		begin, step = it.Last, it.Prev
-	}
+	begin, step := direction(it, backwards)
 	var rows []eventRow
 	for ok := begin(); ok; ok = step() {
 		if rows, err = unpack(rows[:0], seqAt(it.Key()), it.Value()); err != nil {
@@ -120,6 +117,21 @@ func (x *Index) Get(seq event.Seq) (*Record, error) {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return r, errors.Join(err, closer.Close())
+}
+
+// seek is Get by an iterator over e rows.
+func (x *Index) seek(it *pebble.Iterator, seq event.Seq) (*Record, error) {
+	if !it.SeekGE(seqKey(rowEvent, seq)) || seqAt(it.Key()) != seq || isPacked(it.Value()) {
+		if err := it.Error(); err != nil {
+			return nil, fmt.Errorf("read event row %d: %w", seq, damage(err))
+		}
+		return x.getPacked(seq)
+	}
+	r, err := parseRecord(seq, it.Value())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return r, nil
 }
 
 // getPacked looks for an event in the last row that may hold it.

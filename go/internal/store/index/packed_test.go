@@ -97,7 +97,7 @@ func TestPackedRowsHoldWhatWasPut(t *testing.T) {
 				_, err := x.Trim(last)
 				must(t, err)
 				for seq, r := range m.events {
-					if seq.Group() <= last && !r.Living() {
+					if seq.Group() <= last && !r.Needed() {
 						delete(m.events, seq)
 					}
 				}

@@ -1,7 +1,10 @@
 package index
 
 import (
+	"errors"
 	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"sluice/go/internal/event"
 )
@@ -16,10 +19,7 @@ type pending struct {
 	ways         []way
 	attempts     []attempt
 	windows      windows
-	orders       map[orderID]map[event.Seq]orderChange
-	// hints are places that no delivery under a key lives before, so that a seek does not walk
-	// over the graves of all that were delivered.
-	hints        map[orderID]event.Seq
+	orders       orders
 	newCatalogue bool
 }
 
@@ -28,30 +28,13 @@ type attempt struct {
 	outcome event.Outcome
 }
 
-type orderID struct {
-	dest uint32
-	key  uint64
-}
-
-// orderChange says what became of a q row since the last Commit.
-type orderChange byte
-
-const (
-	orderAdded   orderChange = 1 + iota // not in the rows, living
-	orderRemoved                        // in the rows, not living
-	orderRevived                        // in the rows, was not living in between, is living
-)
-
-// hintsMax bounds the hints.
-const hintsMax = 1 << 16
-
 // cleanMax bounds one generation of unchanged records.
 const cleanMax = 1 << 14
 
 func newPending() pending {
 	return pending{
 		dirty: map[event.Seq]*Record{}, clean: map[event.Seq]*Record{},
-		orders: map[orderID]map[event.Seq]orderChange{}, hints: map[orderID]event.Seq{},
+		orders: newOrders(),
 	}
 }
 
@@ -139,6 +122,17 @@ func (x *Index) Pending() int { return len(x.dirty) + len(x.ended.seqs) }
 // Load gives an event with all changes so far; nil when there is none. The writer may change it and
 // then says Change.
 func (x *Index) Load(seq event.Seq) (*Record, error) {
+	r, err := x.loaded(seq)
+	if r == nil && err == nil {
+		if r, err = x.Get(seq); r != nil {
+			x.keep(r)
+		}
+	}
+	return r, err
+}
+
+// loaded is Load of what is in memory.
+func (x *Index) loaded(seq event.Seq) (*Record, error) {
 	if r := x.dirty[seq]; r != nil {
 		return r, nil
 	}
@@ -151,14 +145,41 @@ func (x *Index) Load(seq event.Seq) (*Record, error) {
 		return parseRecord(seq, row)
 	}
 	r := x.older[seq]
-	if r == nil {
-		var err error
-		if r, err = x.Get(seq); r == nil || err != nil {
-			return nil, err
+	if r != nil {
+		x.keep(r)
+	}
+	return r, nil
+}
+
+// LoadAll is Load of many. They cost less if their seqs are in order.
+func (x *Index) LoadAll(seqs []event.Seq, yield func(event.Seq, *Record) error) error {
+	var it *pebble.Iterator
+	for _, seq := range seqs {
+		r, err := x.loaded(seq)
+		if r == nil && err == nil {
+			if it == nil {
+				if it, err = x.iter([]byte{rowEvent}, []byte{rowEvent + 1}); err != nil {
+					return err
+				}
+			}
+			if r, err = x.seek(it, seq); r != nil {
+				x.keep(r)
+			}
+		}
+		if err == nil {
+			err = yield(seq, r)
+		}
+		if err != nil {
+			if it != nil {
+				err = errors.Join(err, it.Close())
+			}
+			return err
 		}
 	}
-	x.keep(r)
-	return r, nil
+	if it == nil {
+		return nil
+	}
+	return closeIter(it)
 }
 
 func (x *Index) keep(r *Record) {
@@ -200,39 +221,6 @@ func (x *Index) AddDedup(d Dedup) {
 	x.windows.put(hash, day, x.bucketOf(day).add(hash, x.partKeys), &d)
 }
 
-// AddOrder says that a delivery began to live under an ordering key.
-func (x *Index) AddOrder(dest uint32, key uint64, seq event.Seq) {
-	id := orderID{dest, key}
-	changes := x.orders[id]
-	if changes == nil {
-		changes = map[event.Seq]orderChange{}
-		x.orders[id] = changes
-	}
-	if changes[seq] == orderRemoved {
-		changes[seq] = orderRevived
-	} else {
-		changes[seq] = orderAdded
-	}
-	if hint, ok := x.hints[id]; ok && seq < hint {
-		x.hints[id] = seq
-	}
-}
-
-// RemoveOrder says that it ceased to.
-func (x *Index) RemoveOrder(dest uint32, key uint64, seq event.Seq) {
-	id := orderID{dest, key}
-	changes := x.orders[id]
-	if changes == nil {
-		changes = map[event.Seq]orderChange{}
-		x.orders[id] = changes
-	}
-	if changes[seq] == orderAdded {
-		delete(changes, seq)
-	} else {
-		changes[seq] = orderRemoved
-	}
-}
-
 // SetCatalogue takes the JSON of a new catalogue.
 func (x *Index) SetCatalogue(text []byte) { x.catalogue, x.newCatalogue = text, true }
 
@@ -240,12 +228,12 @@ func (x *Index) SetCatalogue(text []byte) { x.catalogue, x.newCatalogue = text, 
 func (x *Index) committed() {
 	for _, r := range x.dirty {
 		r.settle()
-		if r.Living() {
+		if r.Needed() {
 			x.keep(r)
 		}
 	}
 	clear(x.dirty)
-	clear(x.orders)
+	clear(x.orders.changed)
 	x.ended.clear()
 	x.windows.clear()
 	x.ways = x.ways[:0]

@@ -101,38 +101,6 @@ func (x *Index) Timed(dest uint32, from Timed, count int) (list []Timed, more bo
 	return list, ok, closeIter(it)
 }
 
-// FirstInOrder gives the first delivery living under a key. It belongs to the writer.
-func (x *Index) FirstInOrder(dest uint32, key uint64) (first event.Seq, ok bool, err error) {
-	id := orderID{dest, key}
-	changes := x.orders[id]
-	for seq, change := range changes {
-		if change != orderRemoved && (!ok || seq < first) {
-			first, ok = seq, true
-		}
-	}
-	it, err := x.iter(orderKey(dest, key, x.hints[id]), orderKey(dest, key, maxSeq))
-	if err != nil {
-		return 0, false, err
-	}
-	for more := it.First(); more; more = it.Next() {
-		seq := seqAt(it.Key())
-		if changes[seq] == orderRemoved {
-			continue
-		}
-		if !ok || seq < first {
-			first, ok = seq, true
-		}
-		break
-	}
-	if ok {
-		if len(x.hints) >= hintsMax {
-			clear(x.hints)
-		}
-		x.hints[id] = first
-	}
-	return first, ok, closeIter(it)
-}
-
 // Attempts gives the recorded outcomes of an event, oldest first.
 func (x *Index) Attempts(seq event.Seq) (list []event.Outcome, err error) {
 	it, err := x.iter(attemptKey(seq, 0), seqKey(rowAttempt, seq+1))

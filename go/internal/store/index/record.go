@@ -43,8 +43,11 @@ type Delivery struct {
 	Next int64
 	At   int64 // of the last outcome; 0: none
 	Err  string
-	// Blocked tells that an earlier delivery under the same ordering key is living.
+	// Blocked tells that it waits for another one under the same ordering key.
 	Blocked bool
+	// Blocks, of a dead letter: it keeps its place under its ordering key, and what comes later
+	// waits, until it is replayed or dropped.
+	Blocks bool
 	// Dropped tells that an operator gave the dead letter up.
 	Dropped bool
 	// Plain tells that the first attempt delivered it and that there is no a row of that.
@@ -64,7 +67,7 @@ type place struct {
 type mark byte
 
 const (
-	markLiving    mark = 1
+	markNeeded    mark = 1
 	markDead      mark = 2
 	markDuplicate mark = 3
 )
@@ -73,6 +76,10 @@ const (
 func (d *Delivery) Living() bool {
 	return d.State == event.Pending || d.State == event.Retrying
 }
+
+// Holds tells whether the delivery has a place under its ordering key: it lives, or is a dead letter
+// that blocks.
+func (d *Delivery) Holds() bool { return d.Living() || d.Blocks && d.Letter() }
 
 func (d *Delivery) wantPlace() place {
 	switch {
@@ -89,15 +96,19 @@ func (d *Delivery) wantPlace() place {
 func (d *Delivery) Letter() bool { return d.State == event.DeadLetter && !d.Dropped }
 
 func (r *Record) wantMark() mark {
-	switch state := r.State(); {
-	case state == event.Duplicate:
+	state := r.State()
+	if state == event.Duplicate {
 		return markDuplicate
-	case state == event.DeadLetter:
-		return markDead
-	case state == event.Delivered:
-		return 0
 	}
-	return markLiving
+	for i := range r.Deliveries {
+		if r.Deliveries[i].Holds() {
+			return markNeeded
+		}
+	}
+	if state == event.DeadLetter {
+		return markDead
+	}
+	return 0
 }
 
 // State is the event's: that of its least finished delivery. One without deliveries is delivered.
@@ -112,8 +123,9 @@ func (r *Record) State() event.State {
 	return state
 }
 
-// Living tells whether any delivery has still to be made.
-func (r *Record) Living() bool { return r.wantMark() == markLiving }
+// Needed tells whether the event must be kept: a delivery of it has still to be made, or a dead
+// letter of it blocks others, which an operator alone may end.
+func (r *Record) Needed() bool { return r.wantMark() == markNeeded }
 
 // Delivery finds the part of a destination; nil when the event does not go there.
 func (r *Record) Delivery(dest uint32) *Delivery {
@@ -140,6 +152,7 @@ const (
 	flagBlocked = 1 << iota
 	flagDropped
 	flagPlain
+	flagBlocks
 )
 
 var errShort = errors.New("row ends early")
@@ -172,6 +185,9 @@ func appendRecord(b []byte, r *Record) []byte {
 		}
 		if d.Plain {
 			flags |= flagPlain
+		}
+		if d.Blocks {
+			flags |= flagBlocks
 		}
 		b = binary.AppendUvarint(b, uint64(d.Destination))
 		b = append(b, byte(d.State), flags)
@@ -264,7 +280,7 @@ func parseRecord(seq event.Seq, row []byte) (*Record, error) {
 		d.State = event.State(c.byte())
 		flags := c.byte()
 		d.Blocked, d.Dropped = flags&flagBlocked != 0, flags&flagDropped != 0
-		d.Plain = flags&flagPlain != 0
+		d.Plain, d.Blocks = flags&flagPlain != 0, flags&flagBlocks != 0
 		d.Attempts = uint16(c.uvarint())
 		d.Code = uint16(c.uvarint())
 		d.Next = c.varint()

@@ -12,7 +12,7 @@ import (
 	"sluice/go/internal/store/journal"
 )
 
-// Survivor is an event with a living delivery whose frame lies in a segment.
+// Survivor is an event that must be kept and whose frame lies in a segment.
 type Survivor struct {
 	Seq event.Seq
 	Loc journal.Loc
@@ -21,7 +21,7 @@ type Survivor struct {
 // Survivors gives up to count events that need a segment or one before it, of the groups up to
 // last.
 func (x *Index) Survivors(segment, last uint64, count int) (list []Survivor, err error) {
-	err = x.living(event.NewSeq(last+1, 0), func(r *Record) bool {
+	err = x.needed(event.NewSeq(last+1, 0), func(r *Record) bool {
 		if r.Loc.Segment <= segment {
 			list = append(list, Survivor{Seq: r.Seq, Loc: r.Loc})
 		}
@@ -30,14 +30,14 @@ func (x *Index) Survivors(segment, last uint64, count int) (list []Survivor, err
 	return list, err
 }
 
-// living calls yield with the events before end that have a living delivery, oldest first.
-func (x *Index) living(end event.Seq, yield func(*Record) bool) error {
+// needed calls yield with the events before end that must be kept, oldest first.
+func (x *Index) needed(end event.Seq, yield func(*Record) bool) error {
 	it, err := x.iter(seqKey(rowUnfinished, 0), seqKey(rowUnfinished, end))
 	if err != nil {
 		return err
 	}
 	for ok := it.First(); ok; ok = it.Next() {
-		if value := it.Value(); len(value) != 1 || mark(value[0]) != markLiving {
+		if value := it.Value(); len(value) != 1 || mark(value[0]) != markNeeded {
 			continue
 		}
 		r, err := x.Get(seqAt(it.Key()))
@@ -52,14 +52,14 @@ func (x *Index) living(end event.Seq, yield func(*Record) bool) error {
 }
 
 // Trim removes the events of all groups up to last and tells how many dead letters went with them.
-// Events with a living delivery stay: their frames were copied forward. Nothing may be pending. It
+// Events that must be kept stay: their frames were copied forward. Nothing may be pending. It
 // belongs to the writer.
 func (x *Index) Trim(last uint64) (dead int, err error) {
 	end := event.NewSeq(last+1, 0)
 	clear(x.clean)
 	clear(x.older)
 	var kept []*Record
-	err = x.living(end, func(r *Record) bool {
+	err = x.needed(end, func(r *Record) bool {
 		kept = append(kept, r)
 		return true
 	})
@@ -121,7 +121,7 @@ func (x *Index) putAgain(p *put, r *Record) error {
 // forget takes the events before end that go out of the sums.
 func (x *Index) forget(end event.Seq) (dead int, err error) {
 	_, err = x.records(0, end, false, func(r *Record) bool {
-		if r.Living() {
+		if r.Needed() {
 			return true
 		}
 		if r.First.IsZero() {

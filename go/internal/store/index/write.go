@@ -45,17 +45,7 @@ func (x *Index) Commit() error {
 		p.value = appendOutcome(p.value[:0], &a.outcome)
 		p.set(attemptKey(a.outcome.Seq, a.n), p.value)
 	}
-	for id, changes := range x.orders {
-		for seq, change := range changes {
-			switch change {
-			case orderAdded:
-				p.set(orderKey(id.dest, id.key, seq), nil)
-			case orderRemoved:
-				p.delete(orderKey(id.dest, id.key, seq))
-			case orderRevived:
-			}
-		}
-	}
+	x.putOrders(&p)
 	if x.newCatalogue {
 		p.set([]byte{rowMeta, 'c'}, x.catalogue)
 	}
@@ -196,7 +186,7 @@ func (x *Index) putRecord(p *put, r *Record) {
 
 func (m mark) row() byte {
 	switch m {
-	case markLiving, markDead:
+	case markNeeded, markDead:
 		return rowUnfinished
 	case markDuplicate:
 		return rowDuplicate

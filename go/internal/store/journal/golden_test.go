@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"sluice/go/internal/event"
@@ -61,6 +62,31 @@ func golden(t *testing.T, name string, got []byte) {
 		at++
 	}
 	t.Fatalf("%s: %d bytes, want %d; the first difference is at %d", name, len(got), len(want), at)
+}
+
+// Outcomes of all kinds, with the flag of a dead letter that blocks.
+func Test_the_format_of_outcomes_has_not_drifted(t *testing.T) {
+	list := []event.Outcome{
+		{Seq: event.NewSeq(9, 1), Destination: 3, Kind: event.Done, Attempt: 1, Code: 200, At: 100},
+		{Seq: event.NewSeq(9, 2), Destination: 3, Kind: event.Retry, Attempt: 2, Code: 503, At: 101,
+			Next: 200, Err: "503 Service Unavailable"},
+		{Seq: event.NewSeq(9, 3), Destination: 3, Kind: event.Dead, Attempt: 16, Code: 410, At: 102,
+			Err: "410 Gone"},
+		{Seq: event.NewSeq(9, 3), Destination: 4, Kind: event.Dead, Attempt: 1, Code: 410, At: 103,
+			Err: "410 Gone", Blocks: true},
+		{Seq: event.NewSeq(9, 3), Destination: 4, Kind: event.Replay, At: 104, Next: 300, By: "ops"},
+		{Seq: event.NewSeq(9, 3), Destination: 3, Kind: event.Drop, At: 105, Err: "gone", By: "ops"},
+		{Seq: event.NewSeq(9, 4), Destination: 4, Kind: event.Skip, At: 106},
+	}
+	var b []byte
+	for i := range list {
+		b = appendOutcome(b, &list[i], false)
+	}
+	golden(t, "testdata/outcomes.golden", b)
+	got, err := parseOutcomes(b, nil)
+	if err != nil || !slices.Equal(got, list) {
+		t.Fatalf("read %+v, %v, wrote %+v", got, err, list)
+	}
 }
 
 // The golden journal must stay readable by the code of today, byte for byte.

@@ -12,15 +12,19 @@ import (
 // which the zero padding of the frame also reads as. Texts lie behind their entry in lines of
 // their own.
 //
-//	 0      8           12     13      14       16     18      20      24   32    40       64
-//	┌──────┬───────────┬──────┬───────┬────────┬──────┬───────┬───────┬────┬─────┬────────┐
-//	│ seq  │destination│ kind │ lines │attempt │ code │errlen │ bylen │ at │next │ zero   │
-//	└──────┴───────────┴──────┴───────┴────────┴──────┴───────┴───────┴────┴─────┴────────┘
-//	  u64    u32         u8     u8      u16      u16    u16     u16+2z  i64  i64   24 bytes
-//	┌──────────────────────────── lines × 64 bytes ───────────────────────────────────────┐
-//	│ err (errlen bytes), by (bylen bytes), zeroes                                        │
-//	└─────────────────────────────────────────────────────────────────────────────────────┘
+//	 0      8           12     13      14       16     18      20      22      24   32    40     64
+//	┌──────┬───────────┬──────┬───────┬────────┬──────┬───────┬───────┬───────┬────┬─────┬──────┐
+//	│ seq  │destination│ kind │ lines │attempt │ code │errlen │ bylen │ flags │ at │next │ zero │
+//	└──────┴───────────┴──────┴───────┴────────┴──────┴───────┴───────┴───────┴────┴─────┴──────┘
+//	  u64    u32         u8     u8      u16      u16    u16     u16     u8+1z   i64  i64   24 B
+//	┌──────────────────────────── lines × 64 bytes ─────────────────────────────────────────────┐
+//	│ err (errlen bytes), by (bylen bytes), zeroes                                              │
+//	└───────────────────────────────────────────────────────────────────────────────────────────┘
+//
+// Bit 0 of flags is Outcome.Blocks; the others are zero, and not looked at.
 const outcomeLinesMax = (2*event.ErrMax + lineSize - 1) / lineSize
+
+const outcomeBlocks = 1 << 0
 
 // The count of lines must fit its byte.
 const _ = uint8(outcomeLinesMax)
@@ -56,6 +60,9 @@ func appendOutcome(b []byte, o *event.Outcome, lowSpace bool) []byte {
 	le.PutUint16(e[16:], o.Code)
 	le.PutUint16(e[18:], uint16(len(errText)))
 	le.PutUint16(e[20:], uint16(len(by)))
+	if o.Blocks {
+		e[22] |= outcomeBlocks
+	}
 	le.PutUint64(e[24:], uint64(o.At))
 	le.PutUint64(e[32:], uint64(o.Next))
 	copy(e[OutcomeBytes:], errText)
@@ -84,6 +91,7 @@ func parseOutcomes(b []byte, list []event.Outcome) ([]event.Outcome, error) {
 			Next:        int64(le.Uint64(b[32:])),
 			Err:         string(text[:errLen]),
 			By:          string(text[errLen : errLen+byLen]),
+			Blocks:      b[22]&outcomeBlocks != 0,
 		})
 		b = b[OutcomeBytes+lines:]
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,6 +76,9 @@ func (f *feed) restore(durable uint64) error {
 			return fmt.Errorf("%w: the journal ends at %d, inside the frame at %d",
 				lane.ErrCorrupt, f.gathered, at)
 		}
+		if e.wait = f.waitFor(&e); e.wait != nil && !f.service.begin(e.wait) {
+			e.wait = nil
+		}
 		f.queue.push(e)
 		if e.to <= f.gathered {
 			f.queue.written = f.queue.end()
@@ -90,6 +94,27 @@ func newEntry(frame shmabi.Frame, at uint64, v verdict) entry {
 		from: at, to: at + uint64(len(frame)), frame: frame,
 		token: d.Token(), seq: d.Seq(), verdict: v,
 	}
+}
+
+// waitFor is the wait of a frame's sender, which has not begun; nil where the sender waits for no
+// delivery, or for one that went to other destinations than the source has now.
+func (f *feed) waitFor(e *entry) *wait {
+	if !e.verdict.waitsForDelivery() || f.deaf() {
+		return nil
+	}
+	d := e.frame.D()
+	source := f.judge.table.Sources[d.SourceID()]
+	if source == nil || source.Route != e.verdict.route || len(source.Destinations) == 0 {
+		return nil
+	}
+	w := &wait{
+		feed: f, id: e.verdict.id, token: e.token, seq: e.seq, position: e.from, until: d.UntilNS(),
+		degraded: source.Degraded, open: slices.Clone(source.Destinations),
+	}
+	if source.Respond {
+		w.passes = w.open[0]
+	}
+	return w
 }
 
 // run judges until the lane has ended. A broken lane is retired and served to the end of what was
@@ -156,7 +181,9 @@ func (f *feed) intake() (int, error) {
 			break
 		}
 		v.write(frame.C())
-		*batch = append(*batch, newEntry(frame, at, v))
+		e := newEntry(frame, at, v)
+		e.wait = f.waitFor(&e)
+		*batch = append(*batch, e)
 		at += uint64(len(frame))
 	}
 	if len(*batch) == 0 {
@@ -166,6 +193,7 @@ func (f *feed) intake() (int, error) {
 	f.lane.PublishVerified(at)
 	faultpoint.Pass(faultpoint.IntakeVerified)
 	f.enterStation(*batch)
+	f.service.await(*batch)
 	f.mu.Lock()
 	for _, e := range *batch {
 		f.queue.push(e)
@@ -236,9 +264,22 @@ func (f *feed) deaf() bool { return f.mute || f.orphaned.Load() }
 
 // advance is the committer's: everything below to is durable now.
 func (f *feed) advance(to uint64) {
+	f.turn(func() { f.queue.durableTo = max(f.queue.durableTo, to) })
+}
+
+// answer writes what senders waited for that a delivery has decided.
+func (f *feed) answer(ready ...*wait) {
+	f.turn(func() { f.queue.late = append(f.queue.late, ready...) })
+}
+
+// turn changes the queue from outside of the lane's own goroutine, and writes what may leave since.
+func (f *feed) turn(change func()) {
 	f.mu.Lock()
-	if to > f.queue.durableTo {
-		f.queue.durableTo = to
+	change()
+	if f.unmapped {
+		f.queue.dropLate()
+		f.mu.Unlock()
+		return
 	}
 	waited := f.wantsRoom
 	_, due := f.flushLocked()
@@ -406,6 +447,7 @@ func (f *feed) unmap() {
 		return
 	}
 	f.unmapped = true
+	f.queue.abandon()
 	f.lane.Close()
 	f.bells.Load().close()
 }

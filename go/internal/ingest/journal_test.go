@@ -41,10 +41,13 @@ type journal struct {
 	reached map[event.LaneID]uint64
 	ended   map[event.LaneID]bool
 	known   map[recentKey]event.ID
+	states  map[event.ID]event.State
+	looks   int // at states
 	full    bool
 	marks   int
 	endErr  error
 	onEnd   func(event.LaneID)
+	onStore func([]stored) // what is durable now, before Append returns
 	work    chan struct{}
 }
 
@@ -56,13 +59,28 @@ type recentKey struct {
 func newJournal(t testing.TB) *journal {
 	j := &journal{
 		t: t, reached: make(map[event.LaneID]uint64), ended: make(map[event.LaneID]bool),
-		known: make(map[recentKey]event.ID), work: make(chan struct{}, 1),
+		known: make(map[recentKey]event.ID), states: make(map[event.ID]event.State),
+		work: make(chan struct{}, 1),
 	}
 	j.changed = sync.NewCond(&j.mu)
 	return j
 }
 
 func (j *journal) Append(b store.Batch) error {
+	before, err := j.append(b)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	tell, list := j.onStore, slices.Clone(j.frames[before:])
+	j.mu.Unlock()
+	if tell != nil {
+		tell(list)
+	}
+	return nil
+}
+
+func (j *journal) append(b store.Batch) (before int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.waiting++
@@ -77,9 +95,10 @@ func (j *journal) Append(b store.Batch) error {
 	if j.fail > 0 {
 		j.fail--
 		j.failed = &store.Batch{Spans: slices.Clone(b.Spans), Frames: slices.Clone(b.Frames)}
-		return fmt.Errorf("%w: %w", store.ErrUnwritable, errDisk)
+		return 0, fmt.Errorf("%w: %w", store.ErrUnwritable, errDisk)
 	}
 	j.failed = nil
+	before = len(j.frames)
 	for _, s := range b.Spans {
 		j.reached[s.Lane] = s.To
 	}
@@ -105,7 +124,7 @@ func (j *journal) Append(b store.Batch) error {
 	}
 	j.groups = append(j.groups, len(b.Frames))
 	j.changed.Broadcast()
-	return nil
+	return before, nil
 }
 
 // check holds a batch against the rules of protocol §3.2.
@@ -163,6 +182,14 @@ func (j *journal) Known(source uint32, key [16]byte, _ int64) (event.ID, bool) {
 	defer j.mu.Unlock()
 	id, ok := j.known[recentKey{source, key}]
 	return id, ok
+}
+
+func (j *journal) State(id event.ID) (event.State, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.looks++
+	state, ok := j.states[id]
+	return state, ok
 }
 
 func (j *journal) Space() store.Space {

@@ -27,6 +27,13 @@ type Source struct {
 	URL string
 	// Dedup is the window; 0 is off.
 	Dedup time.Duration
+	// Destinations are those of Route, in the order of the config.
+	Destinations []uint32
+	// Respond, with AckDelivered: the answer of the first of Destinations is the sender's.
+	Respond bool
+	// Degraded tells that the breaker of any of Destinations is not closed; nil: never. It is called
+	// for each frame, from several goroutines.
+	Degraded func() bool
 	// OrderKey gives the event's ordering key; nil or 0 is none.
 	OrderKey func(*provider.Request) uint64
 }
@@ -67,6 +74,7 @@ type judge struct {
 	table     *Table
 	verifiers map[uint32]*provider.Verifier
 	known     knower
+	delivered func(event.ID) bool
 	tally     func(source uint32) *Tally
 	refused   func(source *Source, v provider.Verdict)
 	answerMax int // bytes that a reply carries
@@ -116,6 +124,9 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 		state: shmabi.StateVerified, code: 200, ack: source.Ack, route: source.Route,
 		secret: uint16(max(found.Secret, 0)),
 	}
+	if v.ack == shmabi.AckDelivered && len(source.Destinations) == 0 {
+		v.ack = shmabi.AckDurable // it is where it should be
+	}
 	switch {
 	case found.Outcome != provider.OK && source.Enforce:
 		tally.Unauthorized.Add(1)
@@ -140,10 +151,17 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 		v.dedupUntil = d.ReceivedNS() + uint64(source.Dedup)
 		if first, ok := j.known.Known(source.ID, v.dedup, int64(d.ReceivedNS())); ok {
 			tally.Duplicates.Add(1)
-			return verdict{state: shmabi.StateDuplicate, code: 200, id: first}, nil
+			v := verdict{state: shmabi.StateDuplicate, code: 200, id: first}
+			if source.Ack == shmabi.AckDelivered && !j.delivered(first) {
+				v.code = 202
+			}
+			return v, nil
 		}
 	}
 	tally.Verified.Add(1)
+	if source.Degraded != nil && source.Degraded() {
+		v.code, v.flags = 202, v.flags|shmabi.VerdictFlagDegraded
+	}
 	return v, nil
 }
 
@@ -181,6 +199,24 @@ func readVerdict(c shmabi.CLine) verdict {
 // waitsForDurable tells whether the reply may leave only after the sync.
 func (v *verdict) waitsForDurable() bool {
 	return v.state == shmabi.StateVerified && v.ack != shmabi.AckRing
+}
+
+// waitsForDelivery tells whether the sender is answered when the event was delivered.
+func (v *verdict) waitsForDelivery() bool {
+	return v.state == shmabi.StateVerified && v.ack == shmabi.AckDelivered &&
+		v.flags&shmabi.VerdictFlagDegraded == 0
+}
+
+// queued tells whether the reply is 202. One that should wait for a delivery and leaves without a
+// wait is among them.
+func (v *verdict) queued() bool {
+	switch v.state {
+	case shmabi.StateDuplicate:
+		return v.code == 202
+	case shmabi.StateVerified:
+		return v.flags&shmabi.VerdictFlagDegraded != 0 || v.ack == shmabi.AckDelivered
+	}
+	return false
 }
 
 // HashKey turns an ordering key's bytes into the number that frames carry; never 0.

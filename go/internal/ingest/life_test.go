@@ -363,6 +363,26 @@ func TestAnAttachThatFailsLeavesNothingBehind(t *testing.T) {
 	wantOne(t, p.take(1), shmabi.ReplyAccepted, 200, at)
 }
 
+func TestALaneThatIsNotBelievedKeepsNobodyWaiting(t *testing.T) {
+	r := newRig(t)
+	p := r.plane(roomy)
+	r.journal.failNext(1 << 30)
+	first := p.publish(r.within(time.Minute, signed(t, waiting, "evt_1", "{}")))
+	p.publish(r.within(time.Minute, signed(t, waiting, "evt_2", "{}")))
+	r.verified(p)
+	r.stop()
+	r.journal.reopen()
+	r.journal.set(func(j *journal) { j.reached[p.id] = p.commit - shmabi.LineSize })
+	r.planes = nil
+	r.start()
+	l, err := lane.Attach(p.path, testOwner)
+	must(t, err)
+	if err := r.service.Attach(l, Bells{}, r.journal.reach(p.id)); err == nil {
+		t.Errorf("a journal that ends inside the frame behind %d was believed", first)
+	}
+	r.kept(0)
+}
+
 func TestAJournalThatEndsInsideAFrameIsNotBelieved(t *testing.T) {
 	r := newRig(t)
 	p := r.plane(roomy)

@@ -19,8 +19,9 @@ type want struct {
 	position uint64
 	source   uint32
 	sender   string // the sender's id; empty: none
+	until    uint64 // boot clock: its data plane answers 503
 	codes    map[uint16]bool
-	answer   *answer
+	answer   *answer // the first; of one that waits for a delivery, the only one that counts
 }
 
 // world is a rig under random treatment, with what every request may expect.
@@ -33,7 +34,9 @@ type world struct {
 	rotated bool           // the secrets of now are not those of the senders
 	dead    map[*plane]bool
 	bodyMax int
-	reads   int // how eagerly the data planes read replies
+	reads   int    // how eagerly the data planes read replies
+	begun   uint64 // boot clock: the last life of the service
+	receivers
 }
 
 func seedOf(t *testing.T) uint64 {
@@ -56,6 +59,7 @@ func TestEveryFrameHasExactlyOneOutcomeWhateverHappens(t *testing.T) {
 				at: make(map[*plane]map[uint64]*want), seen: make(map[*plane]int),
 				dead: make(map[*plane]bool),
 			}
+			w.receivers.begin(w)
 			w.bodyMax = []int{1, 200, 1500}[round%3]
 			w.reads = []int{4, 40}[round%2]
 			for range 1 + w.random.IntN(3) {
@@ -86,6 +90,10 @@ func (w *world) living() *plane {
 
 func (w *world) step() {
 	switch w.random.IntN(60) {
+	case 2, 3, 4:
+		w.pass(time.Duration(w.random.IntN(int(budgetMax / 4))))
+	case 5, 6:
+		w.breaker()
 	case 0:
 		w.service.SetStation(1+w.random.IntN(4), time.Duration(1+w.random.IntN(2000))*time.Microsecond)
 	case 1:
@@ -96,6 +104,8 @@ func (w *world) step() {
 		for range 1 + w.random.IntN(4) {
 			w.send(w.living())
 		}
+	case n < 700:
+		w.attempt()
 	case n < 850:
 		p := w.living()
 		p.drain(1 + w.random.IntN(w.reads))
@@ -121,9 +131,9 @@ func (w *world) send(p *plane) {
 	body := strings.Repeat("b", w.random.IntN(w.bodyMax))
 	x := &want{plane: p, codes: make(map[uint16]bool)}
 	var r request
-	switch w.random.IntN(8) {
+	switch w.random.IntN(12) {
 	case 0, 1:
-		x.sender, x.codes[200] = id, true
+		x.sender, x.codes[200], x.codes[202] = id, true, true
 		r = signed(w.t, durably, id, body)
 	case 2, 3:
 		x.sender, x.codes[200] = id, true
@@ -140,8 +150,16 @@ func (w *world) send(p *plane) {
 	case 7:
 		x.codes[200] = true
 		r = forged(w.t, lax, id, body)
+	case 8, 9, 10, 11:
+		x.sender, x.codes[200], x.codes[202] = id, true, true
+		from := waiting
+		if w.random.IntN(2) == 0 {
+			from = passing
+			x.codes[refusedStatus] = true
+		}
+		r = w.within(time.Duration(w.random.IntN(int(budgetMax))), signed(w.t, from, id, body))
 	}
-	x.source = r.source
+	x.source, x.until = r.source, r.until
 	f, fits := p.frame(r)
 	if !fits {
 		return
@@ -157,16 +175,12 @@ func (w *world) send(p *plane) {
 // again is another life, perhaps with other secrets.
 func (w *world) again() {
 	w.journal.release()
+	w.delivers.Store(false)
 	w.stop()
 	w.journal.reopen()
 	if w.random.IntN(2) == 0 {
 		w.rotated = !w.rotated
-		w.table = table(w.t)
-		if w.rotated {
-			for _, id := range []uint32{durably, atOnce, asking} {
-				w.table.Sources[id] = source(w.t, id, rotatedText)
-			}
-		}
+		w.useTable()
 		for _, x := range w.wants { // those without a verdict may be judged by either table
 			if x.position >= w.verifiedOf(x.plane) && w.rotated && x.source != lax &&
 				x.source != nobody {
@@ -177,7 +191,23 @@ func (w *world) again() {
 			}
 		}
 	}
+	w.begun = w.now.Load()
 	w.start()
+	w.service.Resume(w.pending())
+	w.delivers.Store(true)
+}
+
+// useTable makes the table of the secrets of now.
+func (w *world) useTable() {
+	w.table = table(w.t)
+	if w.rotated {
+		for _, id := range []uint32{durably, atOnce, asking, waiting, passing} {
+			w.table.Sources[id] = source(w.t, id, rotatedText)
+		}
+	}
+	for _, id := range []uint32{durably, waiting, passing} {
+		w.table.Sources[id].Degraded = w.open.Load
+	}
 }
 
 func (w *world) verifiedOf(p *plane) uint64 {
@@ -204,6 +234,8 @@ func (w *world) look(p *plane) {
 			w.t.Fatalf("an answer for %d, where no frame begins", a.position)
 		case a.token>>20 != uint64(a.seq):
 			w.t.Fatalf("token %d with request %d", a.token>>20, a.seq)
+		case x.waits() && x.answer != nil:
+			// The data plane drops it; it must be as true as the first.
 		case x.answer != nil && (x.answer.kind != a.kind || x.answer.code != a.code ||
 			x.answer.id != a.id ||
 			x.answer.body != a.body && x.answer.body != "" && a.body != ""):
@@ -211,14 +243,19 @@ func (w *world) look(p *plane) {
 			w.t.Fatalf("the frame at %d was told %v, then %v", a.position, *x.answer, a)
 		case !x.codes[a.code]:
 			w.t.Fatalf("the frame at %d of source %d was told %d", a.position, x.source, a.code)
-		case a.kind == shmabi.ReplyAccepted && x.source != atOnce && !w.storedAt(p, a.position):
+		case x.accepted(a) && x.source != atOnce && !w.storedAt(p, a.position):
 			w.t.Fatalf("the frame at %d was told durable and is not", a.position)
 		}
-		x.answer = &a
+		if x.waits() {
+			w.check(x, a)
+		}
+		if x.answer == nil || !x.waits() {
+			x.answer = &a
+		}
 	}
 	if consume := p.consume(); consume > 0 {
 		for at, x := range w.at[p] {
-			if at < consume && x.answer != nil && x.answer.kind == shmabi.ReplyAccepted &&
+			if at < consume && x.answer != nil && x.accepted(*x.answer) &&
 				!w.storedAt(p, at) {
 				w.t.Fatalf("the room of the frame at %d was given back before it was stored", at)
 			}
@@ -243,6 +280,18 @@ func (w *world) finish() {
 		})
 		p.drain(1 << 20)
 		w.look(p)
+		w.pass(2 * budgetMax) // no destination held the room; no sender waits for one for ever
+		eventually(w.t, "all waits over", func() bool {
+			p.drain(1 << 20)
+			return w.service.Waiting() == 0
+		})
+		w.drained(p)
+		w.look(p)
+		for at, x := range w.at[p] {
+			if late := x.waits() && x.until <= w.begun; x.answer == nil && !late {
+				w.t.Errorf("the frame at %d of source %d has no answer", at, x.source)
+			}
+		}
 		p.close()
 		w.die(p)
 		w.ended(p)
@@ -272,23 +321,25 @@ func (w *world) finish() {
 		}
 		if x.answer == nil {
 			counts["orphans"]++
-			if !w.dead[x.plane] {
-				w.t.Errorf("the frame at %d has no answer", x.position)
-			}
 			continue
 		}
 		counts[fmt.Sprintf("kind %d code %d", x.answer.kind, x.answer.code)]++
-		accepted := x.answer.kind == shmabi.ReplyAccepted
+		accepted := x.accepted(*x.answer)
+		repeats := x.answer.kind == shmabi.ReplyDuplicate || x.answer.kind == shmabi.ReplyQueued
+		if x.waits() && repeats && x.answer.id != x.name() {
+			accepted = stored == 1 // the applier found it, or intake did
+		}
 		if accepted != (stored == 1) {
 			w.t.Errorf("the frame at %d was told %v and is stored %d times",
 				x.position, *x.answer, stored)
 		}
-		if x.answer.kind == shmabi.ReplyDuplicate && !firsts[x.answer.id] {
+		if repeats && !firsts[x.answer.id] {
 			w.t.Errorf("duplicate of %s, which is not stored", x.answer.id)
 		}
 	}
 	for at, n := range copies {
 		w.t.Errorf("stored %d times without a request: %v", n, at)
 	}
+	w.kept(0)
 	w.t.Logf("%d requests: %v", len(w.wants), counts)
 }

@@ -16,6 +16,7 @@ type entry struct {
 	seq      uint32
 	verdict  verdict
 	replied  bool
+	wait     *wait         // its sender waits for the delivery; nil: for what else the verdict says
 	leaves   time.Duration // the station; 0: it passed none
 }
 
@@ -32,6 +33,9 @@ type queue struct {
 	durable uint64 // the replier's, for those that wait for the sync
 
 	durableTo uint64 // lane position
+
+	waits *waits
+	late  []*wait // whose answers may leave and whose frames are durable; at most waitsMax
 }
 
 func (q *queue) len() int                { return len(q.entries) - q.head }
@@ -74,6 +78,54 @@ func (q *queue) take(from uint64, frames [][]byte, room int, now time.Duration) 
 
 // reply writes every reply that may leave. It stops where the ring is full and tells so.
 func (q *queue) reply(l replyRing) (published, full bool, err error) {
+	published, full, err = q.replyLate(l)
+	if full || err != nil {
+		return published, full, err
+	}
+	some, full, err := q.replyInOrder(l)
+	if published = published || some; full || err != nil {
+		return published, full, err
+	}
+	some, full, err = q.replyLate(l) // those that were decided before they were durable
+	return published || some, full, err
+}
+
+// replyLate writes the answers of senders that waited for a delivery.
+func (q *queue) replyLate(l replyRing) (published, full bool, err error) {
+	for len(q.late) > 0 {
+		w := q.late[0]
+		if ok, err := l.Reply(&w.reply); !ok || err != nil {
+			return published, !ok, err
+		}
+		published = true
+		q.waits.end(w)
+		q.late[0], q.late = nil, q.late[1:]
+	}
+	q.late = nil
+	return published, false, nil
+}
+
+// dropLate is for when nobody reads them.
+func (q *queue) dropLate() {
+	for _, w := range q.late {
+		q.waits.end(w)
+	}
+	q.late = nil
+}
+
+// abandon is for when the lane is gone.
+func (q *queue) abandon() {
+	q.dropLate()
+	for i := range q.entries[q.head:] {
+		if w := q.entries[q.head+i].wait; w != nil {
+			q.waits.end(w)
+		}
+	}
+}
+
+// replyInOrder writes what waits for the verdict or the sync alone, and sees the frames off whose
+// replies wait for more: those keep no room.
+func (q *queue) replyInOrder(l replyRing) (published, full bool, err error) {
 	for ; q.atOnce < q.end(); q.atOnce++ {
 		e := q.at(q.atOnce)
 		if e.replied || e.verdict.waitsForDurable() {
@@ -92,6 +144,12 @@ func (q *queue) reply(l replyRing) (published, full bool, err error) {
 		if e.replied || !e.verdict.waitsForDurable() {
 			continue
 		}
+		if e.wait != nil {
+			if e.replied = true; q.waits.store(e.wait) {
+				q.late = append(q.late, e.wait)
+			}
+			continue
+		}
 		if ok, err := e.reply(l); !ok || err != nil {
 			return published, !ok, err
 		}
@@ -103,11 +161,17 @@ func (q *queue) reply(l replyRing) (published, full bool, err error) {
 // settle drops entries from the front whose reply is written (or has no reader) and whose frame is
 // durable or not stored, and gives the position up to which room may be given back.
 func (q *queue) settle(nobodyReads bool, released uint64) uint64 {
+	if nobodyReads {
+		q.dropLate()
+	}
 	n := 0
 	for ; n < q.len(); n++ {
 		e := &q.entries[q.head+n]
 		if (!e.replied && !nobodyReads) || e.to > q.durableTo {
 			break
+		}
+		if e.wait != nil && !e.replied {
+			q.waits.end(e.wait)
 		}
 		released = e.to
 		*e = entry{} // lets the answer's body go
@@ -132,10 +196,10 @@ func (e *entry) reply(l replyRing) (bool, error) {
 		EventID: e.verdict.id, Position: e.from,
 	}
 	switch {
+	case e.verdict.queued():
+		r.Kind, r.Code = shmabi.ReplyQueued, 202
 	case e.verdict.state == shmabi.StateDuplicate:
 		r.Kind = shmabi.ReplyDuplicate
-	case e.verdict.state == shmabi.StateVerified && e.verdict.flags&shmabi.VerdictFlagDegraded != 0:
-		r.Kind = shmabi.ReplyQueued
 	case e.verdict.state == shmabi.StateVerified:
 		r.Kind = shmabi.ReplyAccepted
 	case e.verdict.state == shmabi.StateAnswered:

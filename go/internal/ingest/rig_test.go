@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"sluice/go/internal/destination"
 	"sluice/go/internal/event"
 	"sluice/go/internal/lane"
 	"sluice/go/internal/provider"
@@ -23,7 +25,15 @@ const (
 	asking                    // asks a signed question before it sends
 	anybody                   // no proof
 	lax                       // signed, not enforced
+	waiting                   // signed, answered when its two destinations are through, with dedup
+	passing                   // likewise, by what the first of them says
 	nobody                    // in no table
+)
+
+// The destinations of waiting and passing.
+const (
+	first uint32 = 1 + iota
+	second
 )
 
 // received is when all requests of the rig were whole, but for those that say otherwise.
@@ -63,8 +73,11 @@ func source(t testing.TB, id uint32, secret string) *Source {
 		ID: id, Name: fmt.Sprint("source-", id), Route: 10 + id, Ack: shmabi.AckDurable,
 		Verifier: verifier, Unverified: scheme.Unsigned(), Enforce: id != lax, Dedup: time.Hour,
 	}
-	if id == atOnce {
+	switch id {
+	case atOnce:
 		s.Ack = shmabi.AckRing
+	case waiting, passing:
+		s.Ack, s.Destinations, s.Respond = shmabi.AckDelivered, []uint32{first, second}, id == passing
 	}
 	return s
 }
@@ -124,11 +137,13 @@ type rig struct {
 	planes  []*plane
 	belt    time.Duration // bound on a sleep; out of reach where a test does not say otherwise
 	clock   func() time.Duration
+	now     atomic.Uint64 // boot clock of the service, ns
 }
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: tmpfs(t), journal: newJournal(t), table: table(t), belt: time.Hour}
+	r.now.Store(uint64(time.Hour))
 	var err error
 	r.control, err = lane.OpenControl(filepath.Join(r.dir, "control"), testOwner.JournalID)
 	must(t, err)
@@ -158,6 +173,7 @@ func (r *rig) start() {
 		Store: r.journal, Control: r.control, Log: discard,
 	}, r.table)
 	r.service.belt = r.belt
+	r.service.boot = r.now.Load
 	if r.clock != nil {
 		r.service.clock = r.clock
 	}
@@ -167,6 +183,23 @@ func (r *rig) start() {
 			r.attach(p)
 		}
 	}
+}
+
+// pass lets time pass on the boot clock.
+func (r *rig) pass(d time.Duration) {
+	r.now.Add(uint64(d))
+	signal(r.service.waits.changed)
+}
+
+// within gives a request a sender that waits so long.
+func (r *rig) within(budget time.Duration, q request) request {
+	q.until = r.now.Load() + uint64(budget)
+	return q
+}
+
+// concluded tells the service of one attempt.
+func (r *rig) concluded(id event.ID, to uint32, kind event.OutcomeKind, a *destination.Answer) {
+	r.service.Concluded(Conclusion{ID: id, Destination: to, Kind: kind, Answer: a})
 }
 
 func (r *rig) attach(p *plane) {

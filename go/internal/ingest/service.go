@@ -23,6 +23,7 @@ type Journal interface {
 	Work() <-chan struct{}
 	Idle() error
 	Known(source uint32, key [16]byte, at int64) (event.ID, bool)
+	State(id event.ID) (event.State, bool)
 	Space() store.Space
 	EndLane(context.Context, event.LaneID) error
 	Durable() uint64
@@ -57,15 +58,18 @@ type Service struct {
 	feeds   []*feed // replaced whole, never changed in place
 	tallies sync.Map
 
+	waits *waits
+	boot  func() uint64 // ns, the clock of until_ns
+
 	station atomic.Pointer[station] // nil: frames join a group as they come
 	clock   func() time.Duration    // monotonic; read only where there is a station
 
 	belt      time.Duration // sleepMax, but in tests that must not lean on it
 	beltWakes atomic.Uint64
 
-	stop   context.CancelFunc
-	ctx    context.Context
-	commit sync.WaitGroup
+	stop    context.CancelFunc
+	ctx     context.Context
+	running sync.WaitGroup
 }
 
 type unobserved struct{}
@@ -80,6 +84,7 @@ func New(o Options, table *Table) *Service {
 		store: o.Store, control: o.Control, log: o.Log, observe: o.Observe,
 		work: make(chan struct{}, 1), ctx: ctx, stop: stop, belt: sleepMax,
 		clock: func() time.Duration { return time.Since(began) },
+		waits: newWaits(), boot: bootNS,
 	}
 	s.batches.New = func() any { b := make([]entry, 0, batchFrames); return &b }
 	if s.observe == nil {
@@ -93,7 +98,9 @@ func New(o Options, table *Table) *Service {
 func (s *Service) Start() {
 	s.control.StoreWritable(1)
 	s.publishSpace()
-	s.commit.Go(func() { (&committer{service: s}).run(s.ctx) })
+	s.running.Go(func() { (&committer{service: s}).run(s.ctx) })
+	s.running.Go(func() { s.endWaits(s.ctx) })
+	s.running.Go(func() { s.lookUpRepeats(s.ctx) })
 }
 
 // Stop ends everything where it stands: what is verified and not durable stays in its lane for the
@@ -102,7 +109,7 @@ func (s *Service) Stop() {
 	s.mu.Lock()
 	s.stop() // no lane is attached from here on
 	s.mu.Unlock()
-	s.commit.Wait()
+	s.running.Wait()
 	for _, f := range s.feedList() {
 		f.nudge() // wakes it to see that the service ended
 		<-f.done
@@ -153,8 +160,10 @@ func (s *Service) attach(f *feed, durable uint64) error {
 		}
 		bells.Wake = own
 	}
+	f.queue.waits = s.waits
 	f.judge = judge{
-		known: s.store, tally: s.Tally, refused: f.refused, answerMax: f.lane.ReplyMax(),
+		known: s.store, delivered: s.delivered, tally: s.Tally, refused: f.refused,
+		answerMax: f.lane.ReplyMax(),
 	}
 	f.judge.use(s.table.Load())
 	if err := f.lane.Guard(func() error { return f.restore(durable) }); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"sluice/go/internal/event"
 	"sluice/go/internal/lane"
@@ -33,11 +34,16 @@ func newReal(t *testing.T) *real {
 	r.open()
 	must(t, r.store.PutCatalogue(context.Background(), event.Catalogue{
 		ConfigVersion: 1,
-		Sources:       []event.Named{{ID: durably, Name: "durably"}, {ID: atOnce, Name: "at-once"}},
-		Destinations:  []event.Named{{ID: 1, Name: "archive"}},
+		Sources: []event.Named{
+			{ID: durably, Name: "durably"}, {ID: atOnce, Name: "at-once"},
+			{ID: waiting, Name: "waiting"}, {ID: passing, Name: "passing"},
+		},
+		Destinations: []event.Named{{ID: first, Name: "archive"}, {ID: second, Name: "billing"}},
 		Routes: []event.Route{
-			{Version: 10 + durably, Source: durably, Destinations: []uint32{1}},
-			{Version: 10 + atOnce, Source: atOnce, Destinations: []uint32{1}},
+			{Version: 10 + durably, Source: durably, Destinations: []uint32{first}},
+			{Version: 10 + atOnce, Source: atOnce, Destinations: []uint32{first}},
+			{Version: 10 + waiting, Source: waiting, Destinations: []uint32{first, second}},
+			{Version: 10 + passing, Source: passing, Destinations: []uint32{first, second}},
 		},
 	}))
 	t.Cleanup(func() { r.close() })
@@ -49,6 +55,7 @@ func (r *real) open() {
 	var err error
 	r.store, err = store.Open(context.Background(), store.Options{
 		Dir: r.dir, Log: discard, SegmentBytes: 4 << 20,
+		Repeated: func(repeat, first event.ID) { r.service.Repeated(repeat, first) },
 	})
 	must(r.t, err)
 	must(r.t, r.store.Settle(context.Background()))
@@ -150,6 +157,55 @@ func TestTheSecondCopyOfARaceOfTwoLanesIsADuplicate(t *testing.T) {
 			states[e.State]++
 		}
 		return states[event.Pending] == 20
+	})
+}
+
+func TestARaceOfTwoLanesAtDeliveredIsAnsweredByTheFirst(t *testing.T) {
+	r := newReal(t)
+	one, two := r.plane(roomy), r.plane(roomy)
+	const pairs = 20
+	for i := range pairs {
+		same := signed(t, waiting, fmt.Sprint(i), "{}")
+		same.until = bootNS() + uint64(time.Hour)
+		for _, p := range []*plane{one, two} {
+			f, _ := p.frame(same)
+			p.write(f)
+		}
+		one.show()
+		two.show()
+	}
+	// Of each pair one is told at once that the other is under way, whoever found that out.
+	told := make(map[event.ID]bool)
+	eventually(t, "a 202 of each pair", func() bool {
+		for _, p := range []*plane{one, two} {
+			for _, a := range p.drain(100) {
+				if a.kind != shmabi.ReplyQueued || a.id == idOf(p, a.position) || told[a.id] {
+					t.Fatalf("answered %v", a)
+				}
+				told[a.id] = true
+			}
+		}
+		return len(told) == pairs
+	})
+	for range pairs {
+		for _, to := range []uint32{first, second} {
+			id := r.conclude(to, event.Done)
+			if !told[id] {
+				t.Fatalf("%s was delivered, a repeat", id)
+			}
+			r.service.Concluded(Conclusion{ID: id, Destination: to, Kind: event.Done})
+		}
+	}
+	eventually(t, "a 200 of each pair", func() bool {
+		for _, p := range []*plane{one, two} {
+			for _, a := range p.drain(100) {
+				if a.kind != shmabi.ReplyAccepted || !told[a.id] {
+					t.Fatalf("answered %v", a)
+				}
+				delete(told, a.id)
+			}
+		}
+		return len(told) == 0
 	})
 }
 

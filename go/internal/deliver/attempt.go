@@ -1,9 +1,9 @@
 package deliver
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -15,22 +15,45 @@ import (
 	"sluice/go/internal/store"
 )
 
-// attempt makes one attempt and records what became of it.
-func (r *runner) attempt(t *target, d store.Delivery) {
-	o := &r.service.options
-	pause := time.Duration(0)
-	defer func() { r.leave(t, pause) }()
+// ended is what an attempt tells its runner.
+type ended struct {
+	at      time.Time
+	verdict retry.Verdict // 0: it says nothing about the destination
+	took    time.Duration
+	pause   time.Duration // the destination wants nothing for so long
+}
 
+// attempt makes one attempt and records what became of it.
+func (r *runner) attempt(s *scratch, t *target, d store.Delivery) ended {
+	o := &r.service.options
 	payload, err := o.Queue.Read(d.Seq)
 	if err != nil {
 		t.Gate.Withdraw(1) // says nothing about the destination
 		r.unreadable(t, d, err)
-		return
+		return ended{at: o.Now()}
 	}
+	s.take(o, d, payload)
+	if t.Transform != nil {
+		err := r.guard(t, d, "transform", func() error { return s.transform(t.Transform) })
+		if err != nil {
+			s.drop()
+			payload.Release()
+			t.Gate.Withdraw(1)
+			now := o.Now()
+			r.refuse(t, d, err, now)
+			return ended{at: now}
+		}
+	}
+	faultpoint.Pass(faultpoint.AttemptLeased)
 	start := o.Now()
-	result, panicked := r.deliver(t, d, payload)
-	took := o.Now().Sub(start)
-	if !panicked {
+	ctx := r.service.terms.of(r.service.ctx, start, d.Expires)
+	result, panicked := r.deliver(ctx, t, d, s.request)
+	now := o.Now()
+	took := now.Sub(start)
+	if panicked {
+		s.request = nil
+	} else {
+		s.drop()
 		payload.Release()
 	}
 	if r.service.ctx.Err() != nil && result.Kind != destination.Delivered && result.Code == 0 {
@@ -38,52 +61,58 @@ func (r *runner) attempt(t *target, d store.Delivery) {
 		t.Gate.Withdraw(1)
 		o.Queue.Unlease(d)
 		o.Outcome(t.Name, "cancelled", 0, took)
-		return
+		return ended{at: now}
 	}
-	t.Concurrency.Ended(result.Kind, took)
+	e := ended{at: now, verdict: result.Kind, took: took}
 	if result.Kind == destination.Retry && (result.Code == 429 || result.Code == 503) {
-		pause = min(result.RetryAfter, t.Retry.Max)
+		e.pause = min(result.RetryAfter, t.Retry.Max)
 	}
-	outcome := conclude(t, d, result, o.Now(), o.Jitter)
-	t.Gate.Report(o.Now(), result, outcome.Kind, took)
+	outcome := t.outcome(d, result, now, o.Jitter)
+	t.Gate.Report(now, result, outcome.Kind, took)
+	r.record(t, d, outcome, result.Answer, took)
+	return e
+}
+
+// deliver hands the event to the adapter. A panic there is a bug of ours, told with its stack, and
+// must not take the other destinations with it: the event is tried again and ends as a dead letter
+// at worst. Request and payload are not used again then, because something of the adapter may hold
+// them still.
+func (r *runner) deliver(ctx context.Context, t *target, d store.Delivery,
+	request *destination.Request) (result destination.Result, panicked bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.panicked(t, d, "destination", v)
+			result, panicked = destination.Failure(fmt.Errorf("panic in the adapter: %v", v)), true
+		}
+	}()
+	result = t.Destination.Deliver(ctx, request)
+	if result.Kind != destination.Delivered && result.Err == nil {
+		result.Err = fmt.Errorf("%v without a reason (code %d)", result.Kind, result.Code)
+	}
+	return result, false
+}
+
+// record tells what became of a delivery to whoever waits for it, and to the store.
+func (r *runner) record(t *target, d store.Delivery, outcome event.Outcome,
+	answer *destination.Answer, took time.Duration) {
+	o := &r.service.options
+	o.Concluded(Conclusion{ID: d.ID, Destination: t.ID, Kind: outcome.Kind, Answer: answer})
 	faultpoint.Pass(faultpoint.OutcomeMade)
 	o.Queue.Finish(outcome)
-	o.Outcome(t.Name, outcomeNames[outcome.Kind], result.Code, took)
+	o.Outcome(t.Name, outcomeName(outcome.Kind), int(outcome.Code), took)
 	if outcome.Kind == event.Dead {
 		r.deadLetter(t, outcome, d.ID)
 	}
 }
 
-var outcomeNames = map[event.OutcomeKind]string{
-	event.Done: "delivered", event.Retry: "retry", event.Dead: "dead",
-}
-
-// deliver hands the event to the adapter. A panic there is a bug of ours, told with its stack, and
-// must not take the other destinations with it: the event is tried again and ends as a dead letter
-// at worst. The payload is not released then, because something of the adapter may hold it still.
-func (r *runner) deliver(t *target, d store.Delivery, p Payload) (result destination.Result,
-	panicked bool) {
-	defer func() {
-		if v := recover(); v != nil {
-			r.service.options.Log.Error("panic in a destination", "destination", t.Name,
-				"event", d.ID.String(), "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-			result, panicked = destination.Failure(fmt.Errorf("panic in the adapter: %v", v)), true
-		}
-	}()
-	request := destination.Request{
-		EventID: d.ID, Source: r.service.options.SourceName(d.Source), Attempt: int(d.Attempt),
-		Method: string(p.Method()), Target: string(p.Target()),
-		Headers: make([]destination.Header, p.HeaderCount()), Body: p.Body(),
-		ReceivedNS: d.Received.UnixNano(),
+func outcomeName(k event.OutcomeKind) string {
+	switch k {
+	case event.Done:
+		return "delivered"
+	case event.Skip:
+		return "skipped"
 	}
-	for i := range request.Headers {
-		request.Headers[i].Name, request.Headers[i].Value = p.Header(i)
-	}
-	result = t.Destination.Deliver(r.service.ctx, &request)
-	if result.Kind != destination.Delivered && result.Err == nil {
-		result.Err = fmt.Errorf("%v without a reason (code %d)", result.Kind, result.Code)
-	}
-	return result, false
+	return k.String()
 }
 
 // unreadable records that an event could not be read: our fault or the disk's, never the
@@ -99,14 +128,12 @@ func (r *runner) unreadable(t *target, d store.Delivery, err error) {
 	if errors.Is(err, store.ErrNotFound) {
 		result.Kind = destination.Permanent
 	}
-	outcome := conclude(t, d, result, o.Now(), o.Jitter)
-	o.Queue.Finish(outcome)
-	o.Outcome(t.Name, outcomeNames[outcome.Kind], 0, 0)
+	r.record(t, d, t.outcome(d, result, o.Now(), o.Jitter), nil, 0)
 	o.Log.Error("event not readable", "destination", t.Name, "event", d.ID.String(), "error", err)
 }
 
-// conclude decides what a result means for the delivery.
-func conclude(t *target, d store.Delivery, r destination.Result, now time.Time,
+// outcome decides what a result means for the delivery.
+func (t *target) outcome(d store.Delivery, r destination.Result, now time.Time,
 	jitter retry.Jitter) event.Outcome {
 	outcome := event.Outcome{
 		Seq: d.Seq, Destination: t.ID, Attempt: d.Attempt, Code: uint16(r.Code), At: now.UnixNano(),
@@ -117,14 +144,15 @@ func conclude(t *target, d store.Delivery, r destination.Result, now time.Time,
 	case r.Kind == destination.Permanent:
 		outcome.Kind = event.Dead
 		outcome.Err = oneLine(r.Err.Error())
-	case t.Retry.Exhausted(int(d.Attempt)):
+	case t.exhausted(d.Attempt):
 		outcome.Kind = event.Dead
 		outcome.Err = oneLine(fmt.Sprintf("gave up after %d attempts: %v", d.Attempt, r.Err))
 	default:
 		outcome.Kind = event.Retry
 		outcome.Err = oneLine(r.Err.Error())
-		outcome.Next = now.Add(t.Retry.Delay(int(d.Attempt), r.RetryAfter, jitter)).UnixNano()
+		outcome.Next = now.Add(t.delay(d.Attempt, r.RetryAfter, jitter)).UnixNano()
 	}
+	outcome.Blocks = outcome.Kind == event.Dead && t.Block && d.OrderKey != 0
 	return outcome
 }
 

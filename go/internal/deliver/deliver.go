@@ -7,17 +7,21 @@
 //
 // # States
 //
-// Each destination has one runner. It leases, within its concurrency, whatever its gate admits,
-// unless the destination itself asked for a pause (Retry-After with 429 or 503), and starts an
-// attempt for each:
+// Each destination has one runner. It leases whatever is due, a little ahead of what may begin, and
+// passes over what the destination's filter does not want. An attempt begins when the concurrency,
+// the rate and the gate have room for it, unless the destination itself asked for a pause
+// (Retry-After with 429 or 503):
 //
-//	leased ──▶ attempt ──▶ delivered ───────────────────▶ Finish(Done)
-//	             │  ├─────▶ failed, attempts left ───────▶ Finish(Retry, next)
-//	             │  └─────▶ failed for good, or the last ▶ Finish(Dead)
-//	             └── ended by us (stop) ─────────────────▶ Unlease: it was no attempt
+//	leased ──▶ not wanted ──────────────────────────────▶ Finish(Skip)
+//	  │ ├────▶ not to be begun soon, or we stop ────────▶ Unlease: it was no attempt
+//	  │ └────▶ filter or transformation gives an error ─▶ Finish(Dead)
+//	  └▶ attempt ──▶ delivered ─────────────────────────▶ Finish(Done)
+//	       │  ├─────▶ failed, attempts left ────────────▶ Finish(Retry, next)
+//	       │  └─────▶ failed for good, or the last ─────▶ Finish(Dead)
+//	       └── ended by us (stop) ──────────────────────▶ Unlease
 //
-// Stop ends the leasing, lets the attempts in flight finish while its context lasts, then cancels
-// them.
+// An attempt is ended before its lease is, so that nobody else makes it meanwhile. Stop ends the
+// leasing, lets the attempts in flight finish while its context lasts, then cancels them.
 //
 // # What a crash leaves
 //
@@ -36,6 +40,7 @@ import (
 	"time"
 
 	"sluice/go/internal/destination"
+	"sluice/go/internal/event"
 	"sluice/go/internal/retry"
 )
 
@@ -45,20 +50,42 @@ type Target struct {
 	Name        string
 	Destination destination.Destination // closed by the service, after its last attempt
 	Retry       retry.Policy            // zero fields are defaults
-	Concurrency Concurrency             // nil: Fixed(AutoLimit)
-	Gate        Gate                    // nil: Open
+	// Schedule takes the place of Retry.Base and Attempts where it is not empty: the waits between
+	// the attempts, each off by up to a tenth, so that there is one attempt more than waits.
+	Schedule    []time.Duration
+	Concurrency Concurrency           // nil: Auto{}
+	Rate        float64               // attempts a second at most; 0: no bound
+	Gate        Gate                  // nil: Open
+	Filter      destination.Filter    // what it does not match is not delivered; nil: all is
+	Transform   destination.Transform // of the body, for this destination alone; nil: none
+	// Block makes a dead letter block what comes later under its ordering key.
+	Block bool
 }
 
 // Options is what the service needs. Only Queue is required.
 type Options struct {
 	Queue      Queue
 	SourceName func(id uint32) string
-	// Outcome is called after each attempt with "delivered", "retry", "dead" or "cancelled". It must
-	// not block.
+	// Outcome is called after each attempt with "delivered", "retry", "dead" or "cancelled", and
+	// with "skipped" for what a filter does not want. It must not block.
 	Outcome func(destination, outcome string, code int, took time.Duration)
-	Now     func() time.Time // wall clock; nil: time.Now
-	Jitter  retry.Jitter     // nil: retry.RandomJitter
-	Log     *slog.Logger     // nil: slog.Default
+	// WantAnswer tells whether a sender waits for what becomes of the event; nil: none ever does.
+	// It is asked before each attempt and must be cheap.
+	WantAnswer func(event.ID) bool
+	// Concluded is told what became of a delivery as soon as that is known and before it is
+	// durable. It must not block.
+	Concluded func(Conclusion)
+	Now       func() time.Time // wall clock; nil: time.Now
+	Jitter    retry.Jitter     // nil: retry.RandomJitter
+	Log       *slog.Logger     // nil: slog.Default
+}
+
+// Conclusion is what one attempt, or a filter, made of a delivery.
+type Conclusion struct {
+	ID          event.ID
+	Destination uint32
+	Kind        event.OutcomeKind   // Done, Retry, Dead or Skip
+	Answer      *destination.Answer // where WantAnswer asked for it and there was one; else nil
 }
 
 // Service runs all destinations.
@@ -71,6 +98,8 @@ type Service struct {
 	runners map[uint32]*runner
 	stopped bool
 	working sync.WaitGroup // runners, and targets with attempts
+
+	terms terms
 }
 
 // ErrStopped is the answer after Stop.
@@ -83,6 +112,12 @@ func New(o Options) *Service {
 	}
 	if o.Outcome == nil {
 		o.Outcome = func(string, string, int, time.Duration) {}
+	}
+	if o.WantAnswer == nil {
+		o.WantAnswer = func(event.ID) bool { return false }
+	}
+	if o.Concluded == nil {
+		o.Concluded = func(Conclusion) {}
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -175,8 +210,8 @@ const cancelGrace = 5 * time.Second
 type Status struct {
 	ID       uint32
 	Name     string
-	InFlight int
-	Limit    int
+	InFlight int       // attempts
+	Limit    int       // of them, now; it may be below InFlight for a while after it fell
 	Held     time.Time // the destination asked for a pause until then; zero: it did not
 }
 

@@ -236,7 +236,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 		for _, c := range []struct {
 			given Concurrency
 			want  int
-		}{{Fixed(3), 3}, {nil, AutoLimit}, {Fixed(0), 1}} {
+		}{{Fixed(3), 3}, {Auto{Max: 16}, 16}, {Fixed(0), 1}} {
 			q := newQueue(t)
 			q.add(40, 0)
 			r := &receiver{deliver: func(context.Context, *destination.Request) destination.Result {

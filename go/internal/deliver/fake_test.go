@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -27,6 +28,8 @@ type queue struct {
 	unleased int
 	read     int // payloads handed out and not released
 	readErr  error
+	headers  [][2]string   // of every event
+	term     time.Duration // of a lease; 0: for ever
 }
 
 type entry struct {
@@ -39,7 +42,8 @@ type entry struct {
 const destinationID = 7
 
 func newQueue(t *testing.T) *queue {
-	return &queue{t: t, due: make(chan struct{}, 1)}
+	return &queue{t: t, due: make(chan struct{}, 1),
+		headers: [][2]string{{"x-Odd", "caf\xe9"}, {"X-Empty", ""}}}
 }
 
 // add makes n more deliveries due now. key 0 is without order.
@@ -80,6 +84,9 @@ func (q *queue) Lease(id uint32, max int, now time.Time) []store.Delivery {
 		}
 		if !e.leased && !e.due.After(now) {
 			e.leased = true
+			if q.term > 0 {
+				e.Expires = now.Add(q.term)
+			}
 			list = append(list, e.Delivery)
 		}
 	}
@@ -115,7 +122,7 @@ func (q *queue) Finish(o event.Outcome) {
 	if o.Attempt != e.Attempt || o.Destination != destinationID || o.At == 0 {
 		q.t.Errorf("outcome %+v of attempt %d", o, e.Attempt)
 	}
-	if (o.Kind == event.Retry) != (o.Next != 0) || (o.Kind == event.Done) != (o.Err == "") {
+	if (o.Kind == event.Retry) != (o.Next != 0) || (o.Kind == event.Done || o.Kind == event.Skip) != (o.Err == "") {
 		q.t.Errorf("outcome contradicts itself: %+v", o)
 	}
 	q.outcomes = append(q.outcomes, o)
@@ -125,7 +132,9 @@ func (q *queue) Finish(o event.Outcome) {
 	} else {
 		e.over = true
 	}
-	q.signal()
+	if !e.over || e.OrderKey != 0 { // else nothing can be leased that could not before
+		q.signal()
+	}
 }
 
 func (q *queue) Unlease(d store.Delivery) {
@@ -142,8 +151,9 @@ func (q *queue) Read(seq event.Seq) (Payload, error) {
 	if q.readErr != nil {
 		return nil, q.readErr
 	}
+	method, target := line(seq.Index())
 	frame, err := shmabi.BuildEvent(shmabi.EventParts{
-		Method: "PUT", Target: "/in?x=1", Headers: [][2]string{{"x-Odd", "caf\xe9"}, {"X-Empty", ""}},
+		Method: method, Target: target, Headers: q.headers,
 		Body: []byte{byte(seq.Index()), 0, 255}, ReceivedNS: 5,
 	})
 	if err != nil {
@@ -155,6 +165,11 @@ func (q *queue) Read(seq event.Seq) (Payload, error) {
 	}
 	q.read++
 	return &payload{e, q}, nil
+}
+
+// line is the request line of an event.
+func line(i int) (method, target string) {
+	return []string{"PUT", "POST"}[i%2], fmt.Sprint("/in?x=", 1+i%3)
 }
 
 type payload struct {
@@ -179,6 +194,18 @@ func (q *queue) kinds() (list []event.OutcomeKind) {
 		list = append(list, o.Kind)
 	}
 	return list
+}
+
+// leased is how many deliveries somebody has.
+func (q *queue) leased() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.entries {
+		if e.leased {
+			n++
+		}
+	}
+	return n
 }
 
 // check is for the end of a test: nothing is leased, all payloads are released.
@@ -261,4 +288,16 @@ func log(to *bytes.Buffer) *slog.Logger {
 		return slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	return slog.New(slog.NewTextHandler(to, nil))
+}
+
+// hanging answers 200 after some time, or when the attempt is ended.
+func hanging(span time.Duration) *receiver {
+	return &receiver{deliver: func(ctx context.Context, _ *destination.Request) destination.Result {
+		select {
+		case <-time.After(span):
+			return destination.Delivery(200)
+		case <-ctx.Done():
+			return destination.Failure(ctx.Err())
+		}
+	}}
 }

@@ -17,11 +17,14 @@ type countingGate struct {
 
 	mu        sync.Mutex
 	bounded   bool
+	shut      bool
 	allowance int
 	admitted  int
 	reported  int
 	withdrawn int
 	failures  int
+	drains    int
+	drained   func()
 }
 
 func (g *countingGate) Admit(_ time.Time, n int) (int, time.Duration) {
@@ -49,10 +52,25 @@ func (g *countingGate) Withdraw(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.withdrawn += n
-	g.allowance += n
+	if !g.shut {
+		g.allowance += n
+	}
 }
 
-func (*countingGate) Drained(time.Time) {}
+func (g *countingGate) Drained(time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.drains++; g.drained != nil {
+		g.drained()
+	}
+}
+
+// close lets nothing pass any more.
+func (g *countingGate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.bounded, g.allowance, g.shut = true, 0, true
+}
 
 func (g *countingGate) Changed() <-chan struct{} { return g.changed }
 

@@ -5,7 +5,6 @@ import (
 
 	"sluice/go/internal/destination"
 	"sluice/go/internal/event"
-	"sluice/go/internal/retry"
 	"sluice/go/internal/store"
 )
 
@@ -83,23 +82,3 @@ func (Open) Drained(time.Time) {}
 
 // Changed never is.
 func (Open) Changed() <-chan struct{} { return nil }
-
-// Concurrency says how many attempts a destination may have in flight.
-type Concurrency interface {
-	// Limit is at least 1; it is read before each lease.
-	Limit() int
-	// Ended tells each attempt's verdict and time, so that the limit can follow.
-	Ended(v retry.Verdict, took time.Duration)
-}
-
-// Fixed is a limit that follows nothing.
-type Fixed int
-
-// Limit is the number itself.
-func (f Fixed) Limit() int { return max(int(f), 1) }
-
-// Ended ignores the attempt.
-func (Fixed) Ended(retry.Verdict, time.Duration) {}
-
-// AutoLimit is what `concurrency: auto` stands for.
-const AutoLimit = 16

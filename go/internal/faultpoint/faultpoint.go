@@ -23,6 +23,7 @@ const (
 	ReplyWritten    Point = "reply.written"    // a reply lies in the ring, `reply_commit` not stored
 	ReplyPublished  Point = "reply.published"  // `reply_commit` stored, `consume` not
 	ConsumeReleased Point = "consume.released" // `consume` stored
+	AttemptLeased   Point = "attempt.leased"   // a delivery is leased, nothing of it sent
 	OutcomeMade     Point = "outcome.made"     // the destination answered, nothing recorded
 	OutcomeDurable  Point = "outcome.durable"  // the outcome is in the journal, not in the index
 	LaneEnded       Point = "lane.ended"       // LANE-END is durable, the file is still there
@@ -31,7 +32,7 @@ const (
 // All is every point.
 var All = []Point{
 	IntakeJudged, IntakeVerified, CommitGathered, CommitDurable, ReplyWritten, ReplyPublished,
-	ConsumeReleased, OutcomeMade, OutcomeDurable, LaneEnded,
+	ConsumeReleased, AttemptLeased, OutcomeMade, OutcomeDurable, LaneEnded,
 }
 
 type armed struct {

@@ -12,11 +12,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sys/unix"
 
 	"sluice/go/internal/config"
 	"sluice/go/internal/dataplane"
 	"sluice/go/internal/deliver"
+	"sluice/go/internal/event"
 	"sluice/go/internal/faultpoint"
 	"sluice/go/internal/gameday"
 	"sluice/go/internal/gaps"
@@ -24,6 +26,9 @@ import (
 	"sluice/go/internal/lane"
 	"sluice/go/internal/listen"
 	"sluice/go/internal/observe"
+	"sluice/go/internal/protect"
+	"sluice/go/internal/share"
+	"sluice/go/internal/signal/workers"
 	"sluice/go/internal/store"
 	"sluice/go/internal/supervise"
 	"sluice/go/internal/tune"
@@ -69,6 +74,10 @@ type Daemon struct {
 	super   *supervise.Supervisor
 	deliver *deliver.Service
 	tune    *tune.Service
+	protect *protect.Service
+	workers *workers.Registry
+	redis   *redis.Client // nil: nothing is shared
+	board   *share.Board  // nil: nothing is shared
 	metrics *observe.Metrics
 	ids     identifiers
 
@@ -79,8 +88,9 @@ type Daemon struct {
 	looking  sync.WaitGroup // the ledger, at counters
 
 	// What the operator's side looks at while the rest is still being put together.
-	seenIngest atomic.Pointer[ingest.Service]
-	seenSuper  atomic.Pointer[supervise.Supervisor]
+	seenIngest  atomic.Pointer[ingest.Service]
+	seenSuper   atomic.Pointer[supervise.Supervisor]
+	seenDeliver atomic.Pointer[deliver.Service]
 
 	beating sync.WaitGroup
 	endBeat context.CancelFunc
@@ -153,6 +163,7 @@ func (d *Daemon) open(ctx context.Context) error {
 	}
 	d.store, err = store.Open(ctx, store.Options{
 		Dir: c.DataDir, Log: d.log, Witness: witness, Identify: d.ids.of, FS: d.openFaults(),
+		Repeated: d.repeated,
 	})
 	if err != nil {
 		return err
@@ -172,8 +183,18 @@ func (d *Daemon) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := d.openProtection(); err != nil {
+		return err
+	}
 	d.openStanding()
 	return d.openGaps()
+}
+
+// repeated tells intake of an event that will not be delivered itself.
+func (d *Daemon) repeated(repeat, first event.ID) {
+	if waiting := d.seenIngest.Load(); waiting != nil {
+		waiting.Repeated(repeat, first)
+	}
 }
 
 func (d *Daemon) start(ctx context.Context) error {
@@ -184,6 +205,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.guard(p)
 	d.ids.use(p)
 	recovery := d.store.Recovery()
 	boot, err := lane.BootID()
@@ -213,7 +235,8 @@ func (d *Daemon) start(ctx context.Context) error {
 	d.beating.Go(func() { d.beat(ctxBeat) })
 	d.beating.Go(func() { d.keepStanding(ctxBeat) })
 	d.beating.Go(func() { d.tune.Run(ctxBeat) })
-	if err := d.startDelivery(p); err != nil {
+	d.resumeWaits(p)
+	if err := d.startDelivery(ctxBeat, p); err != nil {
 		return err
 	}
 	d.super = supervise.New(supervise.Options{
@@ -252,18 +275,60 @@ func (d *Daemon) settle(ctx context.Context) error {
 	}
 }
 
-func (d *Daemon) startDelivery(p *plan) error {
-	list, err := targets(p, d.o.Stdout)
+func (d *Daemon) startDelivery(ctx context.Context, p *plan) error {
+	list, err := d.targets(p)
 	if err != nil {
+		return err
+	}
+	protection, err := d.protection(p)
+	if err != nil {
+		closeTargets(list)
 		return err
 	}
 	d.deliver = deliver.New(deliver.Options{
 		Queue:      deliver.FromStore(d.store),
 		SourceName: func(id uint32) string { return d.store.Catalogue().SourceName(id) },
 		Outcome:    d.metrics.Attempted,
+		WantAnswer: d.ingest.Waits,
+		Concluded:  d.concluded,
 		Log:        d.log,
 	})
-	return d.deliver.Apply(list)
+	d.seenDeliver.Store(d.deliver)
+	if err := d.protect.Apply(protection); err != nil {
+		closeTargets(list)
+		closeSignals(protection)
+		return err
+	}
+	d.beating.Go(func() { d.protect.Run(ctx) })
+	return d.deliver.Apply(d.gated(list))
+}
+
+// gated puts the gates before destinations.
+func (d *Daemon) gated(list []deliver.Target) []deliver.Target {
+	for i := range list {
+		list[i].Gate = d.protect.Gate(list[i].ID)
+	}
+	return list
+}
+
+// concluded passes what became of a delivery on to who waits for it.
+func (d *Daemon) concluded(c deliver.Conclusion) {
+	if c.Kind == event.Done {
+		d.metrics.Delivered(d.store.Catalogue().DestinationName(c.Destination), time.Since(c.ID.Time()))
+	}
+	d.ingest.Concluded(ingest.Conclusion{
+		ID: c.ID, Destination: c.Destination, Kind: c.Kind, Answer: c.Answer,
+	})
+}
+
+// resumeWaits takes up what an earlier life did not answer. Where it fails, those senders hear
+// nothing until their budget ends: their events are kept all the same.
+func (d *Daemon) resumeWaits(p *plan) {
+	list, err := d.ingest.Unanswered(d.store, p.longestBudget())
+	if err != nil {
+		d.log.Warn("some senders that wait for a delivery are not answered", "error", err)
+	}
+	d.ingest.Resume(list)
 }
 
 // openListeners opens listening sockets where no earlier data plane had any.
@@ -380,9 +445,9 @@ func (d *Daemon) awaitLanes() {
 // close gives up what open took, and unmaps what others looked at.
 func (d *Daemon) close() error {
 	d.closeGaps()
-	var err error
+	err := d.closeProtection()
 	if d.store != nil {
-		err = d.store.Close()
+		err = errors.Join(err, d.store.Close())
 	}
 	d.mu.Lock()
 	for _, c := range d.counters { // of data planes that go on

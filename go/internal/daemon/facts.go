@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/go/internal/admin"
+	"sluice/go/internal/deliver"
 	"sluice/go/internal/lane"
 	"sluice/go/internal/observe"
 )
@@ -145,9 +146,15 @@ func (d *Daemon) adminFacts() admin.Facts {
 			RefusedInRow: stands.refusedInRow, Guarded: stands.guarded,
 		})
 	}
+	attempts := d.attempts()
 	for i := range p.config.Destinations {
-		f.Destinations = append(f.Destinations,
-			admin.Destination{Name: p.config.Destinations[i].Name, Breaker: "closed"})
+		name := p.config.Destinations[i].Name
+		id := idOf(p.catalogue.Destinations, name)
+		now := attempts[id]
+		f.Destinations = append(f.Destinations, admin.Destination{
+			Name: name, Breaker: d.protect.State(id).String(),
+			Inflight: uint64(now.InFlight), Limit: uint64(now.Limit),
+		})
 	}
 	return f
 }
@@ -174,17 +181,22 @@ func (d *Daemon) observeFacts() observe.Facts {
 		return f
 	}
 	f.ConfigVersion = names.ConfigVersion
+	attempts := d.attempts()
 	for _, s := range stats.Destinations {
+		now := attempts[s.Destination]
 		f.Destinations = append(f.Destinations, observe.Destination{
 			Name: names.DestinationName(s.Destination), Backlog: s.Backlog,
-			OldestAge: age(s.Oldest), Dead: s.Dead, Inflight: s.Leased,
+			OldestAge: age(s.Oldest), Dead: s.Dead, Inflight: uint64(now.InFlight),
+			Limit:   uint64(now.Limit),
+			Breaker: breakerNumbers[d.protect.State(s.Destination)],
 		})
 	}
+	f.Breakers = d.observeBreakers()
 	judged := d.seenIngest.Load()
 	if judged == nil {
 		return f
 	}
-	f.BeltWakes = judged.BeltWakes()
+	f.BeltWakes, f.DeliveredWaits = judged.BeltWakes(), uint64(judged.Waiting())
 	for _, l := range judged.Lanes() {
 		f.Lanes = append(f.Lanes, observe.Lane{
 			Name: fmt.Sprintf("%x", l.ID[:4]), Used: l.Used, Capacity: l.Capacity,
@@ -203,6 +215,17 @@ func (d *Daemon) observeFacts() observe.Facts {
 		})
 	}
 	return f
+}
+
+// attempts is what each destination has in flight.
+func (d *Daemon) attempts() map[uint32]deliver.Status {
+	found := map[uint32]deliver.Status{}
+	if service := d.seenDeliver.Load(); service != nil {
+		for _, s := range service.Statuses() {
+			found[s.ID] = s
+		}
+	}
+	return found
 }
 
 func (d *Daemon) observeAdmission() observe.Admission {

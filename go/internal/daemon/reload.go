@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"sluice/go/internal/admin"
 	"sluice/go/internal/config"
 	"sluice/go/internal/dataplane"
-	"sluice/go/internal/deliver"
 	"sluice/go/internal/ingest"
 	"sluice/go/internal/supervise"
 )
@@ -34,26 +34,52 @@ func (d *Daemon) Reload(ctx context.Context) (uint32, error) {
 	if err != nil {
 		return 0, refused(err)
 	}
-	list, err := targets(p, d.o.Stdout)
+	list, err := d.targets(p)
 	if err != nil {
 		return 0, refused(err)
 	}
-	if err := d.putInForce(ctx, c, p, list); err != nil {
+	protection, err := d.protection(p)
+	if err != nil {
+		closeTargets(list)
+		return 0, refused(err)
+	}
+	before := d.plan.Load().config
+	d.guard(p)
+	if err := d.putInForce(ctx, c, p); err != nil {
+		closeTargets(list)
+		closeSignals(protection)
+		return 0, err
+	}
+	if err := d.protect.Apply(protection); err != nil {
+		closeTargets(list)
+		closeSignals(protection)
+		return 0, err
+	}
+	if err := d.deliver.Apply(d.gated(list)); err != nil {
 		closeTargets(list)
 		return 0, err
 	}
-	if err := d.deliver.Apply(list); err != nil {
-		closeTargets(list)
-		return 0, err
-	}
+	d.forget(before, c)
 	d.log.Info("config reloaded", "version", p.catalogue.ConfigVersion)
 	return p.catalogue.ConfigVersion, nil
 }
 
+// forget ends the metrics of what only the former config has.
+func (d *Daemon) forget(before, after *config.Config) {
+	for i := range before.Destinations {
+		if _, stays := after.Destination(before.Destinations[i].Name); !stays {
+			d.metrics.Forget(before.Destinations[i].Name)
+		}
+	}
+	for _, g := range before.Groups {
+		if !slices.ContainsFunc(after.Groups, func(h config.Group) bool { return h.Name == g.Name }) {
+			d.metrics.Forget(g.Name)
+		}
+	}
+}
+
 // putInForce records the plan, then has the data plane route by it and intake judge by it.
-func (d *Daemon) putInForce(
-	ctx context.Context, c *config.Config, p *plan, list []deliver.Target,
-) error {
+func (d *Daemon) putInForce(ctx context.Context, c *config.Config, p *plan) error {
 	before := d.plan.Load()
 	if err := d.store.PutCatalogue(ctx, p.catalogue); err != nil {
 		return fmt.Errorf("record the config: %w", err)

@@ -27,7 +27,7 @@ func (d *Daemon) serve(ctx context.Context) (func(), error) {
 	service := admin.New(admin.Options{
 		Store: admin.FromStore(d.store), Facts: d.adminFacts, Limiter: limiter{d},
 		Reload: d.Reload, Drain: func() error { d.Drain(); return nil }, Faults: d.faults,
-		Gaps:    d.gaps,
+		Gaps: d.gaps, Breakers: breakers{d.protect}, Workers: d.workers,
 		Version: d.o.Version, Log: d.log,
 	})
 	socket, err := admin.Listen(c.Admin.Socket)

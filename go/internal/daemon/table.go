@@ -91,7 +91,7 @@ func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
 	p.table.Sources[id] = &ingest.Source{
 		ID: id, Name: s.Name, Route: routeOf(names, id, to), Ack: ackOf(s.Acknowledge),
 		Verifier: verifier, Unverified: scheme.Unsigned(), Enforce: s.Enforce,
-		Dedup: s.Dedup, OrderKey: order,
+		Dedup: s.Dedup, OrderKey: order, Destinations: to, Respond: s.Respond == "destination",
 	}
 	p.snapshot.Sources = append(p.snapshot.Sources, &pb.Source{
 		Id: id, Slot: id - 1, Name: s.Name, Path: s.Path, Methods: s.Methods,
@@ -114,6 +114,14 @@ func (p *plan) slots() []int {
 		list = append(list, int(s.Slot))
 	}
 	return list
+}
+
+// longestBudget is that of the most patient sender.
+func (p *plan) longestBudget() (longest time.Duration) {
+	for _, s := range p.snapshot.Sources {
+		longest = max(longest, time.Duration(s.BudgetNs))
+	}
+	return longest
 }
 
 // numberOf is the number of a name, a new one if it had none.

@@ -51,13 +51,16 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.most = max(m.most, m.present)
 	answer := m.answer
 	m.mu.Unlock()
-	took := answer(w, r, string(body))
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.present--
-	if took {
-		m.taken = append(m.taken, string(body))
-	}
+	took := false
+	defer func() { // an answer may abort the connection by a panic
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.present--
+		if took {
+			m.taken = append(m.taken, string(body))
+		}
+	}()
+	took = answer(w, r, string(body))
 }
 
 func (m *moody) set(answer func(http.ResponseWriter, *http.Request, string) bool) {

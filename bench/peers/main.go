@@ -27,6 +27,10 @@ modes, by what a 2xx means
   nethttp-postgres  the same, one INSERT a request (--postgres URL is required)
   nethttp-slots     the same, in front of a synthetic store of --slots servers, with --limit
                     requests at once; each line on standard input sets the store anew
+  sink              no webhooks: a destination that answers everything at once
+  proxy             passes every request straight on to --url
+  post              no server: POSTs --count bodies to --url on --pool connections
+  upsert            no server: writes --count rows to --postgres, --batch in a statement
   rawdisk           no server: O_DIRECT|O_DSYNC writes at several sizes, one JSON line each
 
 flags
@@ -42,6 +46,10 @@ type options struct {
 	limit    int
 	sizes    string
 	length   time.Duration
+	url      string
+	count    int
+	bytes    int
+	batch    int
 }
 
 func main() {
@@ -60,6 +68,10 @@ func main() {
 	flags.IntVar(&o.limit, "limit", 0, "nethttp-slots: requests at once, 503 over it; 0: no limit")
 	flags.StringVar(&o.sizes, "sizes", "4096,65536,262144,1048576", "rawdisk: bytes of a write")
 	flags.DurationVar(&o.length, "duration", 2*time.Second, "rawdisk: time for each size")
+	flags.StringVar(&o.url, "url", "", "proxy, post: where to")
+	flags.IntVar(&o.count, "count", 20000, "post, upsert: how many")
+	flags.IntVar(&o.bytes, "bytes", 1024, "post, upsert: size of a body")
+	flags.IntVar(&o.batch, "batch", 256, "upsert: rows of a statement")
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage); flags.PrintDefaults() }
 	mode := os.Args[1]
 	_ = flags.Parse(os.Args[2:])
@@ -86,6 +98,18 @@ func run(ctx context.Context, mode string, o options) error {
 		keep, err = openPostgres(ctx, o.postgres, o.pool)
 	case "nethttp-slots":
 		return slots(ctx, o)
+	case "sink":
+		return serve(ctx, o.address, sink{})
+	case "proxy":
+		proxy, err := newProxy(o.url, o.pool)
+		if err != nil {
+			return err
+		}
+		return serve(ctx, o.address, proxy)
+	case "post":
+		return post(ctx, os.Stdout, o)
+	case "upsert":
+		return upsert(ctx, os.Stdout, o)
 	case "rawdisk":
 		return rawdisk(os.Stdout, o)
 	default:

@@ -170,3 +170,30 @@ func TestServesAndStops(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestTheProxyPassesOnAndTheHandWrittenClientCounts(t *testing.T) {
+	goal := httptest.NewServer(sink{})
+	defer goal.Close()
+	handler, err := newProxy(goal.URL, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(handler)
+	defer proxy.Close()
+	var out bytes.Buffer
+	o := options{url: proxy.URL + "/hook", count: 50, bytes: 1024, pool: 4}
+	if err := post(t.Context(), &out, o); err != nil {
+		t.Fatal(err)
+	}
+	var got timing
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Count != 50 || got.PerS <= 0 {
+		t.Fatalf("%s: %+v, %v", out.String(), got, err)
+	}
+	goal.Close()
+	if err := post(t.Context(), &out, o); err == nil {
+		t.Fatal("a destination that is gone was counted as fast")
+	}
+	if _, err := newProxy("no url", 4); err == nil {
+		t.Fatal("a proxy to nowhere")
+	}
+}

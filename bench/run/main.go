@@ -31,6 +31,7 @@ type options struct {
 	only     string
 	pin      bool
 	overload bool
+	delivery bool
 	quick    bool
 	gate     bool
 }
@@ -58,6 +59,7 @@ func main() {
 	flag.BoolVar(&o.gate, "gate", false, "exit 1 when a judged gate is not met")
 	flag.BoolVar(&o.overload, "overload", false,
 		"shed and recover instead: "+overloadScenario)
+	flag.BoolVar(&o.delivery, "delivery", false, "deliver instead: http, postgres, delivered")
 	flag.BoolVar(&o.quick, "quick", false, "with -overload, two minutes of it: "+quickOverload)
 	flag.Parse()
 	if o.overload && o.scenario == speedScenario {
@@ -97,6 +99,9 @@ func bench(o options) (int, error) {
 	run := speed
 	if o.overload {
 		run = overload
+	}
+	if o.delivery {
+		run = delivery
 	}
 	missed, err := run(out, o)
 	if err == nil {

@@ -17,9 +17,10 @@ type source struct {
 	priority    string
 	proof       string // lines that say how requests are proven; empty: as GitHub does
 	secret      string // empty: the bench's
+	deliver     string // names of destinations; empty: it is stored only
 }
 
-// configuration is the smallest one that measures the gateway and no destination. `secrets` is the
+// configuration is the smallest one that measures the gateway. `secrets` is the
 // folder of the secrets' files.
 func configuration(data, shm, listen, admin, secrets, more string, sources []source) string {
 	var b strings.Builder
@@ -37,7 +38,7 @@ func configuration(data, shm, listen, admin, secrets, more string, sources []sou
 		if s.priority != "" {
 			fmt.Fprintf(&b, "    priority: %s\n", s.priority)
 		}
-		b.WriteString("    deliver: []\n")
+		fmt.Fprintf(&b, "    deliver: [%s]\n", s.deliver)
 	}
 	return b.String()
 }

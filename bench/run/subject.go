@@ -75,9 +75,13 @@ type peer struct {
 }
 
 func launchPeer(o options, mode, dir string, args ...string) (*peer, error) {
+	return launchPeerOn(o, 0, mode, dir, args...)
+}
+
+func launchPeerOn(o options, cpu int, mode, dir string, args ...string) (*peer, error) {
 	args = append([]string{mode, "--secret", secret, "--file", filepath.Join(dir, "peer.log"),
 		"--postgres", o.postgres}, args...)
-	p := &peer{cmd: command(o, 0, o.peers, args...)}
+	p := &peer{cmd: command(o, cpu, o.peers, args...)}
 	p.cmd.Stderr = os.Stderr
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {

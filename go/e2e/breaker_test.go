@@ -15,13 +15,16 @@ import (
 	pb "sluice/proto/sluice/v1"
 )
 
+// mood answers a request and tells whether it took the body.
+type mood func(w http.ResponseWriter, r *http.Request, body string) bool
+
 // moody is a destination whose mood a test sets. It notes what it took and what it was asked.
 type moody struct {
 	url string
 
 	mu      sync.Mutex
-	answer  func(w http.ResponseWriter, r *http.Request, body string) bool // false: not taken
-	taken   []string                                                       // bodies, in the order in which it took them
+	answer  mood
+	taken   []string // bodies, in the order in which it took them
 	asked   int
 	at      []time.Time // of each request
 	present int         // requests in it
@@ -63,7 +66,7 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	took = answer(w, r, string(body))
 }
 
-func (m *moody) set(answer func(http.ResponseWriter, *http.Request, string) bool) {
+func (m *moody) set(answer mood) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.answer = answer

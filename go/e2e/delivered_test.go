@@ -11,8 +11,7 @@ import (
 )
 
 // answering answers with a status, a type and a body.
-func answering(code int, contentType, text string) func(http.ResponseWriter, *http.Request,
-	string) bool {
+func answering(code int, contentType, text string) mood {
 	return func(w http.ResponseWriter, _ *http.Request, _ string) bool {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(code)

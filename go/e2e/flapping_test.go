@@ -28,7 +28,7 @@ func TestAFlappingDestinationLosesNothingAndKeepsEachKeysOrder(t *testing.T) {
 		"    order_by: json:/key\ndestinations:\n"+strings.Replace(to.impatient("billing"),
 		"timeout: 2s", "timeout: 300ms", 1)+fmt.Sprintf("    concurrency: %d\n", limit))
 	i.start()
-	pause := func(d time.Duration) func(http.ResponseWriter, *http.Request, string) bool {
+	pause := func(d time.Duration) mood {
 		return func(w http.ResponseWriter, r *http.Request, body string) bool {
 			select {
 			case <-time.After(d):
@@ -38,7 +38,7 @@ func TestAFlappingDestinationLosesNothingAndKeepsEachKeysOrder(t *testing.T) {
 			}
 		}
 	}
-	moods := map[string]func(http.ResponseWriter, *http.Request, string) bool{
+	moods := map[string]mood{
 		"well": well, "sick": sick, "slow": pause(40 * time.Millisecond), "hangs": pause(time.Minute),
 		"throttles": func(w http.ResponseWriter, _ *http.Request, _ string) bool {
 			w.Header().Set("Retry-After", "1")

@@ -51,8 +51,8 @@ func (d *Daemon) closeProtection() error {
 	return err
 }
 
-// protection is the part of a config that is about leaving destinations alone. Its signals belong to
-// the protecting service from then on.
+// protection is the part of a config that is about leaving destinations alone. Its signals belong
+// to the protecting service from then on.
 func (d *Daemon) protection(p *plan) (c protect.Config, err error) {
 	defer func() {
 		if err != nil {

@@ -24,9 +24,9 @@ func onRealDisk(b *testing.B) *bench {
 	return x
 }
 
-// BenchmarkLife is append, lease, read and finish of 1 KB events in groups of 256, on the disk that
-// holds the temporary directory. One iteration is one event; cpu-ns/op is the whole process, but for
-// the making of the events.
+// BenchmarkLife is append, lease, read and finish of 1 KB events in groups of 256, on the disk
+// that holds the temporary directory. One iteration is one event; cpu-ns/op is the whole process,
+// but for the making of the events.
 func BenchmarkLife(b *testing.B) {
 	x := onRealDisk(b)
 	const group = 256
@@ -88,9 +88,9 @@ func BenchmarkHandover(b *testing.B) {
 	x.must(x.Close())
 }
 
-// BenchmarkBacklog is what it costs to deliver an event that does not fit into memory: read from the
-// index, lease, outcome, applied. One iteration is one event; longest-ns is the longest time that a
-// lease of another destination had to wait.
+// BenchmarkBacklog is what it costs to deliver an event that does not fit into memory: read from
+// the index, lease, outcome, applied. One iteration is one event; longest-ns is the longest time
+// that a lease of another destination had to wait.
 func BenchmarkBacklog(b *testing.B) {
 	x := onRealDisk(b)
 	for left := b.N; left > 0; left -= 500 {

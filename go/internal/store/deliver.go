@@ -72,8 +72,8 @@ func (s *Store) NextDue(destination uint32) (time.Time, bool) {
 	return time.Unix(0, due), true
 }
 
-// Finish reports what became of a lease: Done, Retry, Dead or Skip. It rides the next group; until it
-// is durable and applied, the delivery stays leased.
+// Finish reports what became of a lease: Done, Retry, Dead or Skip. It rides the next group;
+// until it is durable and applied, the delivery stays leased.
 func (s *Store) Finish(o event.Outcome) {
 	s.mu.Lock()
 	if e := s.queue(o.Destination).held[o.Seq]; e != nil && e.state == entryLeased {

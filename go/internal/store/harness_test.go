@@ -66,7 +66,9 @@ type bench struct {
 var testRoutes = event.Catalogue{
 	ConfigVersion: 1,
 	Sources:       []event.Named{{ID: 1, Name: "one"}, {ID: 2, Name: "two"}, {ID: 3, Name: "three"}},
-	Destinations:  []event.Named{{ID: 1, Name: "billing"}, {ID: 2, Name: "archive"}, {ID: 3, Name: "spare"}},
+	Destinations: []event.Named{
+		{ID: 1, Name: "billing"}, {ID: 2, Name: "archive"}, {ID: 3, Name: "spare"},
+	},
 	Routes: []event.Route{
 		{Version: 1, Source: 1, Destinations: []uint32{1}},
 		{Version: 2, Source: 2, Destinations: []uint32{1, 2}},

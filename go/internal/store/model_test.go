@@ -193,7 +193,8 @@ func (m *model) put() {
 	m.queued = nil
 }
 
-// finish is Finish: whoever has the delivery now, it is not given out before the outcome is applied.
+// finish is Finish: whoever has the delivery now, it is not given out before the outcome is
+// applied.
 func (m *model) finish(o event.Outcome) {
 	m.queued = append(m.queued, o)
 	if l, ok := m.leased[deliveryID{o.Seq, o.Destination}]; ok {

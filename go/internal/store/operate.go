@@ -34,8 +34,8 @@ type Replay struct {
 	IDs []event.ID
 }
 
-// ReplayEvents makes new deliveries of all events that match, duplicates aside, oldest first: to the
-// destinations they went to (Filter.Destination: to that one alone), or to Replay.To. What is
+// ReplayEvents makes new deliveries of all events that match, duplicates aside, oldest first: to
+// the destinations they went to (Filter.Destination: to that one alone), or to Replay.To. What is
 // pending is left as it is; what is being retried is due as if it were new. Filter.Limit counts
 // events from the oldest; Filter.Before is not looked at. It tells how many deliveries there will
 // be, when they are durable; they may be due much later.
@@ -65,9 +65,9 @@ func (s *Store) ReplayEvents(ctx context.Context, f Filter, r Replay) (int, erro
 	return s.operate(ctx, &c)
 }
 
-// ReplayDead makes new deliveries of all dead letters that match, oldest event first. With Replay.To
-// the dead letters stay what they are, and new deliveries go there, one for each event; one that is
-// pending there is left as it is. Filter.Limit counts dead letters.
+// ReplayDead makes new deliveries of all dead letters that match, oldest event first. With
+// Replay.To the dead letters stay what they are, and new deliveries go there, one for each event;
+// one that is pending there is left as it is. Filter.Limit counts dead letters.
 func (s *Store) ReplayDead(ctx context.Context, f Filter, r Replay) (int, error) {
 	pace, err := s.pace(&r)
 	if err != nil {

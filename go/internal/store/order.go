@@ -9,8 +9,8 @@ import (
 
 // Under one ordering key, and at one destination, deliveries go one behind the other. Those that
 // have a place there (index.Delivery.Holds) are Blocked, all but one: the head. It stays the head
-// while it lives. Then the first in journal order follows; if that is a dead letter which blocks, all
-// wait until an operator replays it, which has it go first, or drops it.
+// while it lives. Then the first in journal order follows; if that is a dead letter which blocks,
+// all wait until an operator replays it, which has it go first, or drops it.
 
 // orderKey keeps equal keys of two sources apart.
 func orderKey(r *index.Record) uint64 { return r.OrderKey ^ uint64(r.Source)*0x9e3779b97f4a7c15 }

@@ -150,8 +150,8 @@ func TestRetentionKeepsADeadLetterThatBlocks(t *testing.T) {
 	}
 }
 
-// TestARescuedHeadStillGoesFirst has the head of a key copied behind what waits for it, and then the
-// index lost: the copy is all that tells of it.
+// TestARescuedHeadStillGoesFirst has the head of a key copied behind what waits for it, and then
+// the index lost: the copy is all that tells of it.
 func TestARescuedHeadStillGoesFirst(t *testing.T) {
 	b := smallDisk(t, 24)
 	a := b.take(ordered(5, "a"))[0]

@@ -256,8 +256,8 @@ func (q *queue) wantsTimed(now int64) bool {
 
 func (q *queue) wantsRefill(now int64) bool { return q.wantsFresh() || q.wantsTimed(now) }
 
-// refill reads places from the index. What is pending there must be committed. The whole store waits
-// meanwhile, so that it takes a part of the window at a time.
+// refill reads places from the index. What is pending there must be committed. The whole store
+// waits meanwhile, so that it takes a part of the window at a time.
 func (q *queue) refill(x *index.Index, now int64) error {
 	if q.wantsTimed(now) {
 		list, more, err := x.Timed(q.dest, q.timedFrom, q.window/4+1)

@@ -228,7 +228,8 @@ func TestAnEmptyJournalHasNothingToSay(t *testing.T) {
 	if _, err := b.Event(event.ID{1}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("unknown event: %v", err)
 	}
-	if n, err := b.ReplayDead(context.Background(), Filter{}, Replay{By: "tester"}); n != 0 || err != nil {
+	n, err := b.ReplayDead(context.Background(), Filter{}, Replay{By: "tester"})
+	if n != 0 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	if s := fmt.Sprint(b.Recovery().Damage); s != "[]" {

@@ -55,10 +55,10 @@ func TestWorkersAreHiredByWhatWaits(t *testing.T) {
 		hired = 0
 		enter(1, 1)
 		enter(5, 1)
-		time.Sleep(gatherTime - 1)
+		time.Sleep(gatherTime - time.Nanosecond)
 		synctest.Wait()
 		enter(0, 1)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		enter(0, 2)
 		time.Sleep(gatherTime)

@@ -77,8 +77,8 @@ func (d *Delivery) Living() bool {
 	return d.State == event.Pending || d.State == event.Retrying
 }
 
-// Holds tells whether the delivery has a place under its ordering key: it lives, or is a dead letter
-// that blocks.
+// Holds tells whether the delivery has a place under its ordering key: it lives, or is a dead
+// letter that blocks.
 func (d *Delivery) Holds() bool { return d.Living() || d.Blocks && d.Letter() }
 
 func (d *Delivery) wantPlace() place {

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+const (
+	drainPatience = 2 * time.Minute
+	drainLook     = 20 * time.Millisecond
+
+	perCoreLeast   = 10_000 // events a second and core, to a fast local HTTP destination
+	byHandHTTP     = 2.0    // the hand-written client is at most so many times as fast
+	byHandPostgres = 0.8    // of the same statements by hand
+	passThroughMax = 500 * time.Microsecond
+)
+
+// drained is how fast a backlog was delivered.
+type drained struct {
+	events  int
+	seconds float64
+	cpu     usage
+}
+
+func (d drained) perS() float64    { return float64(d.events) / d.seconds }
+func (d drained) perCore() float64 { return float64(d.events) / d.cpu.total() }
+
+// timing is what a client written by hand reports of itself.
+type timing struct {
+	Count int     `json:"count"`
+	PerS  float64 `json:"per_s"`
+	CPUS  float64 `json:"cpu_s"`
+}
+
+// delivery measures what is behind the acknowledgement: how fast a backlog goes to a destination,
+// beside a client written by hand, and what a sender waits for who wants the destination's answer.
+func delivery(out io.Writer, o options) (int, error) {
+	missed := 0
+	for _, part := range []struct {
+		name string
+		run  func(io.Writer, options, string) (int, error)
+	}{{"http", drainHTTP}, {"postgres", drainPostgres}, {"delivered", passThrough}} {
+		if !o.wants(part.name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "delivery: %s\n", part.name)
+		dir, err := os.MkdirTemp(o.dir, "delivery-")
+		if err == nil {
+			dir, err = filepath.Abs(dir)
+		}
+		if err != nil {
+			return missed, err
+		}
+		n, err := part.run(out, o, dir)
+		missed += n
+		_ = os.RemoveAll(dir)
+		if errors.Is(err, errLeftOut) {
+			fmt.Fprintf(out, "left out: %s: %v\n", part.name, err)
+			continue
+		}
+		if err != nil {
+			return missed, fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	return missed, nil
+}
+
+// events is how many are delivered in one drain: enough for seconds at the wanted rate.
+func (o options) events() int { return int(10_000 * o.length.Seconds()) }
+
+// drain fills the backlog of `goal`, whose breaker is held open meanwhile, and measures how it is
+// delivered.
+func drain(o options, g *gateway) (drained, error) {
+	if _, err := g.run("breaker", "open", "goal"); err != nil {
+		return drained{}, err
+	}
+	fill := func(count int) error {
+		args := []string{"--json", "--reconnect", "--connections", "64", "--body-bytes", "1024",
+			"--secret", secret, "--rate", "20000", "--duration",
+			(time.Duration(count) * time.Second / 20000).String(), g.base + "/hooks/github"}
+		cmd := command(o, generatorCPU(), o.load, args...)
+		cmd.Stderr = os.Stderr
+		_, err := cmd.Output()
+		return err
+	}
+	read := func() (usage, error) { return sluiceUsage(g.cmd.Process.Pid, g.metrics) }
+	// A first small backlog warms connections and code up.
+	if err := fill(5000); err != nil {
+		return drained{}, err
+	}
+	if _, err := emptied(g); err != nil {
+		return drained{}, err
+	}
+	if _, err := g.run("breaker", "open", "goal"); err != nil {
+		return drained{}, err
+	}
+	if err := fill(o.events()); err != nil {
+		return drained{}, err
+	}
+	before, err := settle(read)
+	if err != nil {
+		return drained{}, err
+	}
+	d := drained{events: int(backlogOf(g))}
+	began := time.Now()
+	if d.seconds, err = emptied(g); err != nil {
+		return drained{}, err
+	}
+	after, err := settle(read)
+	d.cpu = after.minus(before)
+	if d.events == 0 {
+		return d, fmt.Errorf("no backlog to deliver after %v", time.Since(began))
+	}
+	return d, err
+}
+
+// emptied closes the breaker and waits until the backlog is gone.
+func emptied(g *gateway) (seconds float64, err error) {
+	began := time.Now()
+	if _, err := g.run("breaker", "close", "goal"); err != nil {
+		return 0, err
+	}
+	for time.Since(began) < drainPatience {
+		if backlogOf(g) == 0 {
+			return time.Since(began).Seconds(), nil
+		}
+		time.Sleep(drainLook)
+	}
+	return 0, fmt.Errorf("%.0f events still wait after %v", backlogOf(g), drainPatience)
+}
+
+func backlogOf(g *gateway) float64 {
+	const name = "webhook_backlog_events"
+	found := scrape(g.metrics, name)
+	backlog, ok := found[name]
+	if !ok {
+		return -1 // not known: neither empty nor full
+	}
+	return backlog
+}
+
+// byHand runs a peer that measures itself.
+func byHand(o options, mode string, args ...string) (timing, error) {
+	args = append([]string{mode, "--postgres", o.postgres,
+		"--count", strconv.Itoa(o.events())}, args...)
+	cmd := command(o, 0, o.peers, args...)
+	cmd.Stderr = os.Stderr
+	data, err := cmd.Output()
+	if err != nil {
+		return timing{}, fmt.Errorf("%s: %w", mode, err)
+	}
+	var t timing
+	err = json.NewDecoder(bytes.NewReader(data)).Decode(&t)
+	return t, err
+}
+
+// startDelivering is a sluice with one source that delivers to `goal`.
+func startDelivering(o options, dir, acknowledge, goal string) (*gateway, error) {
+	return startSluice(o, dir, "destinations:\n  goal:\n"+goal, []source{{
+		name: "github", acknowledge: acknowledge, deliver: "goal",
+	}})
+}
+
+func drainHTTP(out io.Writer, o options, dir string) (int, error) {
+	sink, err := launchPeerOn(o, generatorCPU(), "sink", dir)
+	if err != nil {
+		return 0, err
+	}
+	defer sink.stop()
+	g, err := startDelivering(o, dir, "ring", fmt.Sprintf("    http: {url: %q}\n", sink.base+"/hook"))
+	if err != nil {
+		return 0, err
+	}
+	d, err := drain(o, g)
+	g.stop()
+	if err != nil {
+		return 0, err
+	}
+	hand, err := byHand(o, "post", "--url", sink.base+"/hook", "--pool", "16")
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(out, "\nhttp, %d events of 1 KB to a destination that answers at once\n", d.events)
+	printDrain(out, d, hand)
+	missed := told(out, d.perCore() >= perCoreLeast, "at least %d events a second and core: %.0f",
+		perCoreLeast, d.perCore())
+	return missed + told(out, hand.PerS/d.perS() <= byHandHTTP,
+		"within %gx of net/http's client by hand: %.2fx in time, %.2fx in CPU",
+		byHandHTTP, hand.PerS/d.perS(),
+		d.cpu.total()/float64(d.events)/(hand.CPUS/float64(hand.Count))), nil
+}
+
+func drainPostgres(out io.Writer, o options, dir string) (int, error) {
+	if o.postgres == "" {
+		return 0, fmt.Errorf("%w: no --postgres URL", errLeftOut)
+	}
+	const url = "postgres.url"
+	if err := os.WriteFile(filepath.Join(dir, url), []byte(o.postgres), 0o600); err != nil {
+		return 0, err
+	}
+	g, err := startDelivering(o, dir, "ring", fmt.Sprintf(
+		"    postgres: {url: \"file:%s\", table: bench_delivered, create_table: true}\n",
+		filepath.Join(dir, url)))
+	if err != nil {
+		return 0, err
+	}
+	d, err := drain(o, g)
+	g.stop()
+	if err != nil {
+		return 0, err
+	}
+	hand, err := byHand(o, "upsert", "--pool", "8", "--batch", "256")
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(out, "\npostgres, %d events of 1 KB\n", d.events)
+	printDrain(out, d, hand)
+	return told(out, d.perS() >= byHandPostgres*hand.PerS,
+		"at least %.0f %% of the same statements by hand: %.0f %%",
+		byHandPostgres*100, d.perS()/hand.PerS*100), nil
+}
+
+func printDrain(out io.Writer, d drained, hand timing) {
+	fmt.Fprintf(out, "  sluice   %8.0f/s  %6.1f CPU µs an event (", d.perS(),
+		d.cpu.total()*1e6/float64(d.events))
+	for _, stage := range stageOrder {
+		if d.cpu[stage] > 0 {
+			fmt.Fprintf(out, " %s %.1f", stage, d.cpu[stage]*1e6/float64(d.events))
+		}
+	}
+	fmt.Fprintf(out, " )\n  by hand  %8.0f/s  %6.1f CPU µs an event\n", hand.PerS,
+		hand.CPUS*1e6/float64(hand.Count))
+}
+
+// told prints a gate and counts it when it is missed.
+func told(out io.Writer, met bool, format string, args ...any) int {
+	verdict, missed := "met   ", 0
+	if !met {
+		verdict, missed = "MISSED", 1
+	}
+	fmt.Fprintf(out, "  %s  %s\n", verdict, fmt.Sprintf(format, args...))
+	return missed
+}
+
+// passThrough asks what it costs that an event is kept before its destination is asked: the same
+// load through sluice at `delivered` and through a proxy that keeps nothing.
+func passThrough(out io.Writer, o options, dir string) (int, error) {
+	sink, err := launchPeerOn(o, generatorCPU(), "sink", dir)
+	if err != nil {
+		return 0, err
+	}
+	defer sink.stop()
+	g, err := startDelivering(o, dir, "delivered",
+		fmt.Sprintf("    http: {url: %q}\n", sink.base+"/hook"))
+	if err != nil {
+		return 0, err
+	}
+	k := key{"delivered", 1024, 16}
+	url := g.base + "/hooks/github"
+	if _, err := generate(o, k, url, 0, min(o.length, 2*time.Second)); err != nil {
+		g.stop()
+		return 0, err
+	}
+	closed, err := generate(o, k, url, 0, o.length)
+	if err != nil {
+		g.stop()
+		return 0, err
+	}
+	rate := closed.OKPerS / 2
+	const sum, count = "webhook_journal_commit_seconds_sum", "webhook_journal_commit_seconds_count"
+	before := scrape(g.metrics, sum, count)
+	kept, err := generate(o, k, url, rate, o.length)
+	after := scrape(g.metrics, sum, count)
+	g.stop()
+	if err != nil {
+		return 0, err
+	}
+	commit := (after[sum] - before[sum]) / max(after[count]-before[count], 1)
+	proxy, err := launchPeer(o, "proxy", dir, "--url", sink.base, "--pool", "64")
+	if err != nil {
+		return 0, err
+	}
+	defer proxy.stop()
+	if _, err := generate(o, k, proxy.base+"/hook", 0, time.Second); err != nil {
+		return 0, err
+	}
+	direct, err := generate(o, k, proxy.base+"/hook", rate, o.length)
+	if err != nil {
+		return 0, err
+	}
+	overhead := (kept.Latency.P50 - direct.Latency.P50) / 1e6
+	fmt.Fprintf(out, "\ndelivered, 1 KB, %d connections, %.0f/s (half of %.0f/s)\n", k.connections,
+		rate, closed.OKPerS)
+	fmt.Fprintf(out, "  sluice   p50 %.2f ms, p99 %.2f ms\n  proxy    p50 %.2f ms, p99 %.2f ms\n",
+		kept.Latency.P50/1e3, kept.Latency.P99/1e3, direct.Latency.P50/1e3, direct.Latency.P99/1e3)
+	bound := commit + passThroughMax.Seconds()
+	missed := told(out, overhead <= bound,
+		"p50 over a direct proxy: %.2f ms, at most a commit (%.2f ms) and 0.5 ms: %.2f ms",
+		overhead*1e3, commit*1e3, bound*1e3)
+	return missed + told(out, kept.Latency.P99 < 100e3,
+		"under 100 ms in all where the destination is: p99 %.2f ms", kept.Latency.P99/1e3), nil
+}

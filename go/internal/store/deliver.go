@@ -76,11 +76,13 @@ func (s *Store) NextDue(destination uint32) (time.Time, bool) {
 // until it is durable and applied, the delivery stays leased.
 func (s *Store) Finish(o event.Outcome) {
 	s.mu.Lock()
+	ordered := false
 	if e := s.queue(o.Destination).held[o.Seq]; e != nil && e.state == entryLeased {
-		e.state = entryFinished
+		e.state, ordered = entryFinished, e.OrderKey != 0
 	}
 	s.mu.Unlock()
-	s.outbox.addOutcomes([]event.Outcome{o}, nil)
+	// The next one under its key waits until it is applied.
+	s.outbox.addOutcomes([]event.Outcome{o}, nil, ordered)
 }
 
 // Unlease gives a delivery back that was not attempted.
@@ -204,6 +206,6 @@ func (s *Store) sendDeferred() {
 	s.defers.Store(false)
 	s.mu.Unlock()
 	if len(list) > 0 {
-		s.outbox.addOutcomes(list, nil)
+		s.outbox.addOutcomes(list, nil, false)
 	}
 }

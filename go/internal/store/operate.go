@@ -170,7 +170,7 @@ func (s *Store) operate(ctx context.Context, c *command) (done int, err error) {
 		if len(list) == 0 {
 			continue
 		}
-		err := s.submit(ctx, func(t *ticket) { s.outbox.addOutcomes(list, t) })
+		err := s.submit(ctx, func(t *ticket) { s.outbox.addOutcomes(list, t, true) })
 		if err != nil {
 			return done, fmt.Errorf("%d deliveries done, then: %w", done, err)
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"sync"
+	"time"
 
 	"sluice/go/internal/event"
 	"sluice/go/internal/store/journal"
@@ -14,6 +15,12 @@ const (
 	outcomeBytes = 64
 	// laneEndBytes is what the end of a lane takes.
 	laneEndBytes = 192
+	// outcomePause is how long outcomes that nobody waits for may gather before they ask for a
+	// group of their own: a write of ten costs as much as one of a hundred. They ride the next
+	// group of frames in any case.
+	outcomePause = 5 * time.Millisecond
+	// outcomesMany of them are enough for a group at once.
+	outcomesMany = 256
 )
 
 // outbox is what the store itself wants in the next group. Things stay in it until they are
@@ -22,6 +29,8 @@ type outbox struct {
 	mu        sync.Mutex
 	outcomes  []event.Outcome
 	waits     []*ticket // of the outcome at the same place; nil: nobody waits
+	hurried   int       // of the outcomes in front, up to the last one that something waits for
+	gathering bool      // a timer will ask for a group
 	ends      []laneEnd
 	catalogue *newCatalogue
 	rescues   []rescue
@@ -90,7 +99,8 @@ func (o *outbox) addRescues(list []journal.Rescue, wait *ticket) {
 	notify(o.work)
 }
 
-func (o *outbox) addOutcomes(list []event.Outcome, wait *ticket) {
+// addOutcomes queues outcomes. hurry tells that something waits for them, as a ticket always does.
+func (o *outbox) addOutcomes(list []event.Outcome, wait *ticket, hurry bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.outcomes = append(o.outcomes, list...)
@@ -100,7 +110,30 @@ func (o *outbox) addOutcomes(list []event.Outcome, wait *ticket) {
 	if wait != nil {
 		wait.left += len(list)
 	}
-	notify(o.work)
+	if hurry || wait != nil {
+		o.hurried = len(o.outcomes)
+	}
+	o.call()
+}
+
+// call asks the committer for a group: at once, or when outcomes have gathered for a while.
+func (o *outbox) call() {
+	switch {
+	case len(o.ends) > 0 || o.catalogue != nil || len(o.rescues) > 0:
+		notify(o.work)
+	case o.hurried > 0 || len(o.outcomes) >= outcomesMany:
+		notify(o.work)
+	case len(o.outcomes) > 0 && !o.gathering:
+		o.gathering = true
+		time.AfterFunc(outcomePause, func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.gathering = false
+			if o.holds() {
+				notify(o.work)
+			}
+		})
+	}
 }
 
 func (o *outbox) addEnd(lane event.LaneID, wait *ticket) {
@@ -171,6 +204,7 @@ func (o *outbox) sent(p parcel) (fulfilled []*ticket) {
 	}
 	o.waits = o.waits[len(p.outcomes):]
 	o.outcomes = o.outcomes[len(p.outcomes):]
+	o.hurried = max(o.hurried-len(p.outcomes), 0)
 	for _, e := range o.ends[:len(p.ends)] {
 		stamp(e.wait)
 	}
@@ -189,9 +223,7 @@ func (o *outbox) sent(p parcel) (fulfilled []*ticket) {
 		stamp(r.wait)
 	}
 	o.rescues = o.rescues[len(p.rescues):]
-	if o.holds() {
-		notify(o.work)
-	}
+	o.call()
 	return fulfilled
 }
 
@@ -210,5 +242,6 @@ func (o *outbox) takeRetries() (retries []event.Outcome) {
 		kept, waits = append(kept, out), append(waits, o.waits[i])
 	}
 	o.outcomes, o.waits = kept, waits
+	o.hurried = min(o.hurried, len(kept))
 	return retries
 }

@@ -46,6 +46,7 @@ type Journal struct {
 	closed      bool
 	damage      []Damage
 	cache       cache
+	ahead       ahead
 }
 
 // segment is a living segment: it holds at least one durable group.

@@ -45,13 +45,11 @@ func TestTheRateIsKeptAndReached(t *testing.T) {
 			q.add(int(30*rate), 0)
 			begin := time.Now()
 			s := start(t, q, Options{}, Target{Destination: r, Rate: rate})
-			time.Sleep(10 * time.Second)
-			synctest.Wait()
+			pass(10 * time.Second)
 			if n := len(r.seen()); float64(n) < 9.9*rate || float64(n) > 10.1*rate+max(1, rate/20) {
 				t.Errorf("rate %v: %d in 10 s", rate, n)
 			}
-			time.Sleep(time.Minute)
-			synctest.Wait()
+			pass(time.Minute)
 			if n := len(r.seen()); n != int(30*rate) {
 				t.Errorf("rate %v: %d of %d", rate, n, int(30*rate))
 			}
@@ -71,8 +69,7 @@ func TestTheRateDoesNotWaitForAttempts(t *testing.T) {
 		q.add(20, 0)
 		begin := time.Now()
 		s := start(t, q, Options{}, Target{Destination: r, Rate: 10, Concurrency: Fixed(20)})
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
+		pass(5 * time.Second)
 		if len(r.times) != 20 || r.times[19].Sub(begin) > 2*time.Second {
 			t.Errorf("%d attempts", len(r.times))
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sluice/go/internal/destination"
@@ -122,7 +123,8 @@ func (q *queue) Finish(o event.Outcome) {
 	if o.Attempt != e.Attempt || o.Destination != destinationID || o.At == 0 {
 		q.t.Errorf("outcome %+v of attempt %d", o, e.Attempt)
 	}
-	if (o.Kind == event.Retry) != (o.Next != 0) || (o.Kind == event.Done || o.Kind == event.Skip) != (o.Err == "") {
+	well := o.Kind == event.Done || o.Kind == event.Skip
+	if (o.Kind == event.Retry) != (o.Next != 0) || well != (o.Err == "") {
 		q.t.Errorf("outcome contradicts itself: %+v", o)
 	}
 	q.outcomes = append(q.outcomes, o)
@@ -206,6 +208,12 @@ func (q *queue) leased() (n int) {
 		}
 	}
 	return n
+}
+
+func (q *queue) givenBack() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.unleased
 }
 
 // check is for the end of a test: nothing is leased, all payloads are released.
@@ -300,4 +308,10 @@ func hanging(span time.Duration) *receiver {
 			return destination.Failure(ctx.Err())
 		}
 	}}
+}
+
+// pass lets so much of a bubble's time pass, and all that is to happen by then.
+func pass(span time.Duration) {
+	time.Sleep(span)
+	synctest.Wait()
 }

@@ -65,6 +65,12 @@ func (g *countingGate) Drained(time.Time) {
 	}
 }
 
+func (g *countingGate) drainCount() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.drains
+}
+
 // close lets nothing pass any more.
 func (g *countingGate) close() {
 	g.mu.Lock()

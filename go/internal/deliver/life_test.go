@@ -180,7 +180,7 @@ func TestWhateverHappensEveryEventIsConcludedOnceAndInOrder(t *testing.T) {
 					if err := service.Apply(nil); err != nil {
 						t.Fatal(err)
 					}
-					time.Sleep(2 * time.Second) // what comes back has a limit of its own
+					pass(2 * time.Second) // what comes back has a limit of its own
 				}
 			}
 			l.mu.Lock()
@@ -195,8 +195,7 @@ func TestWhateverHappensEveryEventIsConcludedOnceAndInOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Sooner than any belt: nothing may wait for a signal that never comes.
-			time.Sleep(waitMax / 2)
-			synctest.Wait()
+			pass(waitMax / 2)
 			l.mu.Lock()
 			if len(l.done) != len(l.keys) {
 				t.Errorf("round %d: %d of %d concluded; %+v", round, len(l.done), len(l.keys),

@@ -58,8 +58,8 @@ func (a Auto) config() admission.Config {
 	return c
 }
 
-// disorder is how much earlier than the last time the next one may be: two goroutines read the clock
-// and then came in the other order. What is earlier than that is a clock that was set back.
+// disorder is how much earlier than the last time the next one may be, when two goroutines read the
+// clock and then came in the other order. What is earlier than that is a clock that was set back.
 const disorder = time.Second
 
 // The meter of a limit.

@@ -59,7 +59,8 @@ type Gate interface {
 	Report(now time.Time, r destination.Result, o event.OutcomeKind, took time.Duration)
 	// Withdraw gives n admissions back unused: there was less to do, or we ended the attempt.
 	Withdraw(n int)
-	// Drained tells that nothing waits that is due: a lease gave less than was admitted.
+	// Drained tells that nothing waits that is due: a lease gave less than it was asked for, and
+	// all that it gave has begun.
 	Drained(now time.Time)
 	// Changed is signalled when Admit may give more than it did.
 	Changed() <-chan struct{}

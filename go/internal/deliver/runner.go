@@ -210,17 +210,19 @@ func (r *runner) start(t *target, now time.Time, admitted int, list []store.Deli
 		r.giveBack(len(r.ready)) // all of it is this target's: the next one leases only after this
 		return 0, 0, false
 	}
-	began = max(min(admitted, len(r.ready), r.room(now)), 0)
-	for range began {
-		go r.work(t, r.begin(t))
+	pause := t.held.Sub(now)
+	if pause <= 0 {
+		began = max(min(admitted, len(r.ready), r.room(now)), 0)
+		for range began {
+			go r.work(t, r.begin(t))
+		}
 	}
 	drained = !more && len(r.ready) == 0
 	r.hungry = !drained
 	wait = waitMax // the end of an attempt wakes
-	if pause := t.held.Sub(now); pause > 0 {
-		return began, min(pause, waitMax), drained
-	}
 	switch n, rated := r.rate.room(now, r.limit.room(now)); {
+	case pause > 0:
+		wait = min(pause, waitMax)
 	case rated > 0:
 		wait = min(rated, waitMax)
 	case n > 0 && r.open && !drained:
@@ -318,7 +320,7 @@ func (r *runner) swap(t Target) {
 	r.limit.configure(next.Concurrency)
 	r.rate.set(next.Rate)
 	r.giveBack(len(r.ready))
-	r.hungry = true
+	r.open, r.hungry = false, true
 	r.mu.Unlock()
 	if !same {
 		r.retire(old)

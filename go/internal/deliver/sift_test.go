@@ -75,8 +75,7 @@ func TestWhatIsNotWantedWaitsForNoAttempt(t *testing.T) {
 		q, r := newQueue(t), hanging(time.Hour)
 		q.add(40, 0)
 		s := start(t, q, Options{}, Target{Destination: r, Concurrency: Fixed(1), Filter: odd})
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		if got := len(q.kinds()); got != 20 {
 			t.Errorf("%d of 20 are skipped while the first attempt hangs", got)
 		}
@@ -101,8 +100,7 @@ func TestAnEventOfManyWhichTheFilterWantsPassesARampAtOnce(t *testing.T) {
 			return r.EventID == event.NewID(event.LaneID{1}, 999, 0), nil
 		})
 		s := start(t, q, Options{}, Target{Destination: r, Gate: gate, Filter: wanted})
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		if len(r.seen()) != 1 || len(q.kinds()) != 1000 {
 			t.Errorf("%d attempts, %d outcomes", len(r.seen()), len(q.kinds()))
 		}
@@ -133,8 +131,7 @@ func TestAnExpressionWithoutAnAnswerMakesADeadLetterThatKeepsTheEvent(t *testing
 				var logged bytes.Buffer
 				target.Destination, target.Gate = r, gate
 				s := start(t, q, Options{Log: log(&logged)}, target)
-				time.Sleep(time.Second)
-				synctest.Wait()
+				pass(time.Second)
 				if len(q.outcomes) != 200 || len(r.seen()) != 0 || gate.reported != 0 {
 					t.Fatalf("%s: %d outcomes, %d attempts", what, len(q.outcomes), len(r.seen()))
 				}

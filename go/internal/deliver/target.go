@@ -49,7 +49,8 @@ func (t *target) exhausted(attempt uint16) bool {
 const scheduleJitter = 10
 
 // delay is the wait after an attempt that was not the last.
-func (t *target) delay(attempt uint16, retryAfter time.Duration, jitter retry.Jitter) time.Duration {
+func (t *target) delay(attempt uint16, retryAfter time.Duration, jitter retry.Jitter,
+) time.Duration {
 	if len(t.Schedule) == 0 {
 		return t.Retry.Delay(int(attempt), retryAfter, jitter)
 	}

@@ -115,7 +115,7 @@ bench-overload: bench-tools ## overload and recovery, judged; BENCH_FLAGS=-quick
 
 .PHONY: bench-delivery
 bench-delivery: bench-tools ## delivery beside clients written by hand, judged
-	@scripts/with-postgres --if-present $(TOOLS)/bench -delivery -gate $(BENCH_FLAGS)
+	@SLUICE_BENCH_CPU=$$(($$(nproc) - 1)) scripts/with-postgres --if-present $(TOOLS)/bench -delivery -gate $(BENCH_FLAGS)
 
 .PHONY: bench-tools
 bench-tools: build

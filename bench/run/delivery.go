@@ -2,19 +2,29 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 const (
 	drainPatience = 2 * time.Minute
 	drainLook     = 20 * time.Millisecond
+	warmEvents    = 5000
+	// A statement is made of what is in flight. A learned limit is there after some seconds, which is
+	// longer than a drain here takes.
+	postgresInFlight = 512
+
+	statisticsDelay = 2500 * time.Millisecond
 
 	perCoreLeast   = 10_000 // events a second and core, to a fast local HTTP destination
 	byHandHTTP     = 2.0    // the hand-written client is at most so many times as fast
@@ -92,7 +102,7 @@ func drain(o options, g *gateway) (drained, error) {
 	}
 	read := func() (usage, error) { return sluiceUsage(g.cmd.Process.Pid, g.metrics) }
 	// A first small backlog warms connections and code up.
-	if err := fill(5000); err != nil {
+	if err := fill(warmEvents); err != nil {
 		return drained{}, err
 	}
 	if _, err := emptied(g); err != nil {
@@ -206,9 +216,14 @@ func drainPostgres(out io.Writer, o options, dir string) (int, error) {
 		return 0, err
 	}
 	g, err := startDelivering(o, dir, "ring", fmt.Sprintf(
-		"    postgres: {url: \"file:%s\", table: bench_delivered, create_table: true}\n",
-		filepath.Join(dir, url)))
+		"    postgres: {url: \"file:%s\", table: bench_delivered}\n    concurrency: %d\n",
+		filepath.Join(dir, url), postgresInFlight))
 	if err != nil {
+		return 0, err
+	}
+	before, err := commits(o)
+	if err != nil {
+		g.stop()
 		return 0, err
 	}
 	d, err := drain(o, g)
@@ -216,15 +231,43 @@ func drainPostgres(out io.Writer, o options, dir string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	hand, err := byHand(o, "upsert", "--pool", "8", "--batch", "256")
+	after, err := commits(o)
 	if err != nil {
 		return 0, err
 	}
-	fmt.Fprintf(out, "\npostgres, %d events of 1 KB\n", d.events)
+	// The first small backlog, which warms up, is among them.
+	rows := max(1, int(math.Round(float64(d.events+warmEvents)/max(after-before, 1))))
+	fmt.Fprintf(out, "\npostgres, %d events of 1 KB, %d rows a statement\n", d.events, rows)
+	hand, err := byHand(o, "upsert", "--pool", "8", "--batch", strconv.Itoa(rows))
+	if err != nil {
+		return 0, err
+	}
 	printDrain(out, d, hand)
+	full, err := byHand(o, "upsert", "--pool", "8", "--batch", "256")
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(out, "  by hand  %8.0f/s in full batches of 256\n", full.PerS)
 	return told(out, d.perS() >= byHandPostgres*hand.PerS,
 		"at least %.0f %% of the same statements by hand: %.0f %%",
 		byHandPostgres*100, d.perS()/hand.PerS*100), nil
+}
+
+// commits is how many transactions the database has committed. Its backends tell that once a second,
+// when they end one, or are idle.
+func commits(o options) (float64, error) {
+	time.Sleep(statisticsDelay)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, o.postgres)
+	if err != nil {
+		return 0, errors.New("--postgres: cannot connect")
+	}
+	defer conn.Close(ctx)
+	var n float64
+	err = conn.QueryRow(ctx, `SELECT xact_commit::float8 FROM pg_stat_database
+		WHERE datname = current_database()`).Scan(&n)
+	return n, err
 }
 
 func printDrain(out io.Writer, d drained, hand timing) {

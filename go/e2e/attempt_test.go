@@ -9,7 +9,8 @@ import (
 
 // attemptPoints are the steps of an attempt, in the order in which a delivery passes them.
 var attemptPoints = []faultpoint.Point{
-	faultpoint.CommitDurable, faultpoint.OutcomeMade, faultpoint.OutcomeDurable,
+	faultpoint.CommitDurable, faultpoint.AttemptLeased, faultpoint.OutcomeMade,
+	faultpoint.OutcomeDurable,
 }
 
 func TestACrashAtAnyStepOfAnAttemptCostsOneDuplicateAtMost(t *testing.T) {

@@ -227,6 +227,18 @@ func (s *Service) Statuses() []Status {
 	return list
 }
 
+// Limit is how many attempts a destination may have in flight now; 0: there is no such destination.
+// It must not be called from inside a gate.
+func (s *Service) Limit(id uint32) int {
+	s.mu.Lock()
+	r := s.runners[id]
+	s.mu.Unlock()
+	if r == nil {
+		return 0
+	}
+	return r.status().Limit
+}
+
 // busy names the destinations with attempts in flight.
 func (s *Service) busy() string {
 	var names []string

@@ -196,3 +196,32 @@ func TestASkippedDeliveryIsDeliveredAndRemembered(t *testing.T) {
 		b.loseIndex()
 	}
 }
+
+func TestOneThatIsFreedInTheMiddleOfABacklogIsNotPassedOver(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.window = 8 })
+	list := []request{ordered(5, "head")}
+	for n := range 60 {
+		list = append(list, plain(string(rune('a'+n%26))))
+		if n == 20 {
+			list = append(list, ordered(5, "follower")) // in the rows, far beyond the window
+		}
+	}
+	ids := b.take(list...)
+	b.mu.Lock()
+	b.must(b.commit())
+	b.mu.Unlock()
+	got := b.Store.Lease(1, 1, b.clock.Now())
+	b.Finish(b.outcome(got[0], event.Done, 0)) // frees the follower; no row says so yet
+	b.must(b.Append(Batch{}))
+	for b.applied.Load() < b.Durable() {
+		time.Sleep(time.Millisecond)
+	}
+	seen := map[event.ID]bool{got[0].ID: true}
+	for len(seen) < len(ids) {
+		next := b.Store.Lease(1, 1, b.clock.Now())
+		if len(next) == 0 {
+			t.Fatalf("%d of %d were leased, then no more", len(seen), len(ids))
+		}
+		seen[next[0].ID] = true
+	}
+}

@@ -189,6 +189,20 @@ func (x *Index) keep(r *Record) {
 	x.clean[r.Seq] = r
 }
 
+// AppendFreed appends the events in [from, to] whose delivery to a destination will have a fresh
+// place by the next Commit, in no order.
+func (x *Index) AppendFreed(seqs []event.Seq, dest uint32, from, to event.Seq) []event.Seq {
+	for seq, r := range x.dirty {
+		if seq < from || seq > to {
+			continue
+		}
+		if d := r.Delivery(dest); d != nil && d.wantPlace().row == rowFresh {
+			seqs = append(seqs, seq)
+		}
+	}
+	return seqs
+}
+
 // Change notes that a record is new or not what it was.
 func (x *Index) Change(r *Record) {
 	if !r.stored && x.dirty[r.Seq] == nil {

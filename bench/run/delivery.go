@@ -253,8 +253,8 @@ func drainPostgres(out io.Writer, o options, dir string) (int, error) {
 		byHandPostgres*100, d.perS()/hand.PerS*100), nil
 }
 
-// commits is how many transactions the database has committed. Its backends tell that once a second,
-// when they end one, or are idle.
+// commits is how many transactions the database has committed. Its backends tell that once a
+// second, when they end one, or are idle.
 func commits(o options) (float64, error) {
 	time.Sleep(statisticsDelay)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -289,10 +289,10 @@ func (q *queue) refill(x *index.Index, now int64) error {
 	return nil
 }
 
-// refillFresh reads fresh places alone, from rows that may be behind what is pending. A row cannot be
-// out of date: what is not held does not change, but for a delivery that is freed by the one before
-// it in order; those of the same stretch are taken as well. false: the rows end there, so that more
-// may be pending behind them; then nothing was taken.
+// refillFresh reads fresh places alone, from rows that may be behind what is pending. A row
+// cannot be out of date: what is not held does not change, but for a delivery that is freed by
+// the one before it in order; those of the same stretch are taken as well. false: the rows end
+// there, so that more may be pending behind them; then nothing was taken.
 func (q *queue) refillFresh(x *index.Index) (bool, error) {
 	seqs, more, err := x.Fresh(q.dest, q.freshFrom, q.window/4+1)
 	if err != nil || !more {

@@ -14,9 +14,9 @@ const (
 	aheadReach = aheadBytes / 2
 )
 
-// stretch is a part of a segment that was read at once. Durable bytes are never written again, so it
-// stays true as long as the segment lives. data is there once ready is closed; nil: it could not be
-// read.
+// stretch is a part of a segment that was read at once. Durable bytes are never written again, so
+// it stays true as long as the segment lives. data is there once ready is closed; nil: it could
+// not be read.
 type stretch struct {
 	segment    uint64
 	begin, end int64

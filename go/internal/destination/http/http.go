@@ -20,13 +20,13 @@
 //
 // # HTTP/2
 //
-// Spoken over TLS where the destination agrees to it (ALPN), and without TLS where the config says
-// so. Frames and flow control are the standard library's, over connections that are made here, so
-// proxies and egress rules hold. Names are in lower case and values of one name keep their order,
-// as the protocol has it; of several User-Agent fields one goes on. A value that the protocol
-// cannot carry goes over HTTP/1.1 where the config leaves the choice. A request is sent again
-// within the same attempt only when the destination said that it did not process it (GOAWAY,
-// REFUSED_STREAM; RFC 9113 §8.7).
+// Spoken over TLS where the destination agrees to it (ALPN), and without TLS where the config
+// says so. Frames and flow control are the standard library's, over connections that are made
+// here, so proxies and egress rules hold. Names are in lower case and values of one name keep
+// their order, as the protocol has it. A value that the protocol cannot carry, and a second
+// User-Agent, which the standard library drops, goes over HTTP/1.1 where the config leaves the
+// choice. A request is sent again within the same attempt only when the destination said that it
+// did not process it (GOAWAY, REFUSED_STREAM; RFC 9113 §8.7).
 package http
 
 import (

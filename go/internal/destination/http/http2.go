@@ -27,10 +27,11 @@ const unprocessedMax = 3
 // overStream delivers over HTTP/2, or over HTTP/1.1 where that is what the destination agrees to.
 func (d *Destination) overStream(ctx context.Context, deadline time.Time, s *scratch,
 	r *destination.Request) (answer, error) {
-	if name := uncarried(s.fields); name != nil {
-		if d.options.Protocol != HTTP2 {
-			return d.overOne(ctx, deadline, s, r, nil)
-		}
+	name := uncarried(s.fields)
+	if d.options.Protocol != HTTP2 && (name != nil || dropsOne(s.fields)) {
+		return d.overOne(ctx, deadline, s, r, nil)
+	}
+	if name != nil {
 		return answer{}, fmt.Errorf("%w: control byte in the value of %q", errNotCarried, name)
 	}
 	limited, cancel := context.WithDeadline(ctx, deadline)
@@ -64,6 +65,17 @@ func uncarried(fields []destination.Header) (name []byte) {
 		}
 	}
 	return nil
+}
+
+// dropsOne tells whether the standard library would leave a field out: it passes one User-Agent.
+func dropsOne(fields []destination.Header) bool {
+	agents := 0
+	for _, h := range fields {
+		if strings.EqualFold(string(h.Name), "User-Agent") {
+			agents++
+		}
+	}
+	return agents > 1
 }
 
 // roundTrip makes one exchange on a connection that has a place reserved for it.

@@ -203,6 +203,20 @@ func TestAControlByteGoesOverHTTP1OrIsRefusedForGood(t *testing.T) {
 	}
 }
 
+func TestTwoUserAgentsArriveBoth(t *testing.T) {
+	seen := make(chan *nethttp.Request, 1)
+	_, o := serve2(t, true, func(_ nethttp.ResponseWriter, r *nethttp.Request) { seen <- r })
+	o.Protocol = Auto
+	r := request("x", header("User-Agent", "one"), header("user-agent", "two"))
+	if got := open(t, o).Deliver(context.Background(), r); got.Kind != destination.Delivered {
+		t.Fatal(got.Err)
+	}
+	got := <-seen
+	if agents := got.Header["User-Agent"]; got.ProtoMajor != 1 || len(agents) != 2 {
+		t.Errorf("%s with %q", got.Proto, agents)
+	}
+}
+
 func TestAutoSpeaksWhatTheDestinationAgreesTo(t *testing.T) {
 	connections := atomic.Int32{}
 	server := httptest.NewUnstartedServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter,

@@ -76,6 +76,7 @@ func TestASenderHearsItsDestination(t *testing.T) {
 		})
 	}
 	// What was refused for good is a dead letter, and the sender was told that it is ours.
+	i.awaitDelivered()
 	if dead := i.events(&pb.EventFilter{State: "dead"}); len(dead) != 4 {
 		t.Errorf("%d dead letters, want 4", len(dead))
 	}

@@ -35,6 +35,7 @@ func TestDeadLettersAreReplayedSlowlyAndElsewhere(t *testing.T) {
 		t.Fatalf("replay: %d %s", code, stderr)
 	}
 	eventually(t, "all went elsewhere", func() bool { return len(spare.all()) == events })
+	i.awaitDelivered()
 	if n := dead(); n != events {
 		t.Errorf("%d dead letters are left of %d: they were sent elsewhere, not taken", n, events)
 	}

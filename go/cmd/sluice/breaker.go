@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -109,20 +108,9 @@ func breakerWatchCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				seen := uint64(0)
-				err = each(stream, func(c *pb.BreakerChange) error {
-					if err := printChange(cmd.OutOrStdout(), c, inJSON); err != nil {
-						return err
-					}
-					if seen++; seen == count {
-						return errEnough
-					}
-					return nil
+				return first(stream, count, func(c *pb.BreakerChange) error {
+					return printChange(cmd.OutOrStdout(), c, inJSON)
 				})
-				if errors.Is(err, errEnough) {
-					return nil
-				}
-				return err
 			})
 		},
 	}

@@ -82,6 +82,26 @@ func each[T any](stream grpc.ServerStreamingClient[T], do func(*T) error) error 
 	}
 }
 
+// first reads the first count of a stream, or all of it where that is 0. The caller ends the stream.
+func first[T any](stream grpc.ServerStreamingClient[T], count uint64, do func(*T) error) error {
+	seen := uint64(0)
+	err := each(stream, func(item *T) error {
+		if err := do(item); err != nil {
+			return err
+		}
+		if seen++; seen == count {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+var errEnough = errors.New("that was the last one asked for")
+
 var eventHeads = []string{"RECEIVED", "ID", "SOURCE", "STATE", "SIZE", "ATTEMPTS", "NEXT", "ERROR"}
 
 // eventCells shows, of several destinations, the one that makes the event's state.
@@ -216,20 +236,9 @@ func eventsTailCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				seen := uint64(0)
-				err = each(stream, func(e *pb.Event) error {
-					if err := printTail(cmd.OutOrStdout(), e, inJSON); err != nil {
-						return err
-					}
-					if seen++; seen == count {
-						return errEnough
-					}
-					return nil
+				return first(stream, count, func(e *pb.Event) error {
+					return printTail(cmd.OutOrStdout(), e, inJSON)
 				})
-				if errors.Is(err, errEnough) {
-					return nil
-				}
-				return err
 			})
 		},
 	}
@@ -239,8 +248,6 @@ func eventsTailCommand() *cobra.Command {
 	asJSON(cmd, &inJSON, true)
 	return cmd
 }
-
-var errEnough = errors.New("that was the last one asked for")
 
 func printTail(w io.Writer, e *pb.Event, inJSON bool) error {
 	if inJSON {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,20 +42,9 @@ turned away ("sluice status --help" says which). Ctrl-C ends it.`,
 				if err != nil {
 					return err
 				}
-				seen := uint64(0)
-				err = each(stream, func(s *pb.Status) error {
-					if err := v.show(s, time.Now()); err != nil {
-						return err
-					}
-					if seen++; seen == count {
-						return errEnough
-					}
-					return nil
+				return first(stream, count, func(s *pb.Status) error {
+					return v.show(s, time.Now())
 				})
-				if errors.Is(err, errEnough) {
-					return nil
-				}
-				return err
 			})
 		},
 	}

@@ -190,12 +190,13 @@ func threshold(t config.Threshold) signal.Threshold {
 
 // guard makes intake tell senders the truth: 202 while a destination of theirs is left alone.
 func (d *Daemon) guard(p *plan) {
+	notClosed := d.protect.NotClosed // one closure, not one a frame
 	for _, s := range p.table.Sources {
 		to := s.Destinations
 		if len(to) == 0 {
 			continue
 		}
-		s.Degraded = func() bool { return slices.ContainsFunc(to, d.protect.NotClosed) }
+		s.Degraded = func() bool { return slices.ContainsFunc(to, notClosed) }
 	}
 }
 

@@ -112,16 +112,25 @@ func (o *outbox) addOutcomes(list []event.Outcome, wait *ticket, hurry bool) {
 	}
 	if hurry || wait != nil {
 		o.hurried = len(o.outcomes)
+		notify(o.work)
+		return
 	}
-	o.call()
+	o.gather() // others that hurry have asked already
 }
 
-// call asks the committer for a group: at once, or when outcomes have gathered for a while.
+// call asks the committer for a group of what is left.
 func (o *outbox) call() {
-	switch {
-	case len(o.ends) > 0 || o.catalogue != nil || len(o.rescues) > 0:
+	if o.hurried > 0 || len(o.ends) > 0 || o.catalogue != nil || len(o.rescues) > 0 {
 		notify(o.work)
-	case o.hurried > 0 || len(o.outcomes) >= outcomesMany:
+		return
+	}
+	o.gather()
+}
+
+// gather asks for a group when there are many outcomes, or when they have gathered for a while.
+func (o *outbox) gather() {
+	switch {
+	case len(o.outcomes) >= outcomesMany:
 		notify(o.work)
 	case len(o.outcomes) > 0 && !o.gathering:
 		o.gathering = true

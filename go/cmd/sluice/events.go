@@ -82,7 +82,8 @@ func each[T any](stream grpc.ServerStreamingClient[T], do func(*T) error) error 
 	}
 }
 
-// first reads the first count of a stream, or all of it where that is 0. The caller ends the stream.
+// first reads the first count of a stream, or all of it where that is 0. The caller ends the
+// stream.
 func first[T any](stream grpc.ServerStreamingClient[T], count uint64, do func(*T) error) error {
 	seen := uint64(0)
 	err := each(stream, func(item *T) error {

@@ -108,16 +108,24 @@ func (c *conn) answeredAfter(ctx context.Context, e *early, writeErr error) (ans
 		a, err = e.answer, e.err
 	}
 	if err != nil {
-		if writeErr != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-			err = writeErr // nothing lay there
-		}
-		return a, err
+		return a, whichEnded(err, writeErr)
 	}
 	a.reusable = c.take(ctx, &a) && writeErr == nil
 	if !a.reusable && retry.Status(a.code) == retry.Delivered {
 		c.outlast(ctx)
 	}
 	return a, nil
+}
+
+// whichEnded tells, of the errors of reading an answer and of writing its request, the one that says
+// why there is no answer. The kernel reports a reset once: a write that met it leaves a plain end of
+// stream to the read.
+func whichEnded(readErr, writeErr error) error {
+	if writeErr != nil && (errors.Is(readErr, os.ErrDeadlineExceeded) ||
+		errors.Is(readErr, io.EOF) || errors.Is(readErr, io.ErrUnexpectedEOF)) {
+		return writeErr
+	}
+	return readErr
 }
 
 // outlast waits until the kernel of the destination has the whole of a request that was accepted.
@@ -152,7 +160,10 @@ func (c *conn) answeredFirst(e *early, writeErr error) (answer, error) {
 	}
 	<-e.done
 	a, err := e.answer, e.err
-	if err == nil && retry.Status(a.code) == retry.Delivered &&
+	if err != nil {
+		return a, whichEnded(err, writeErr)
+	}
+	if retry.Status(a.code) == retry.Delivered &&
 		errors.Is(writeErr, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("answered %d without reading the whole request: %w", a.code, writeErr)
 	}

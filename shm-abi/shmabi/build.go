@@ -7,21 +7,26 @@ import (
 	"net/netip"
 )
 
+// ClientMax is the most bytes of names in a client certificate that a frame takes.
+const ClientMax = 255 * 8
+
 // EventParts is what an event frame is made of. The data plane makes frames from requests; this
 // twin is for events that enter on another way (import, reconciliation) and for tests.
 type EventParts struct {
 	Method, Target string
-	Headers        [][2]string // in wire order
-	Body           []byte
-	Peer           netip.AddrPort
-	SourceID       uint32
-	ConfigVersion  uint32
-	Seq            uint32
-	ReceivedNS     uint64
-	AdmittedNS     uint64
-	Token          uint64
-	Position       uint64
-	UntilNS        uint64 // boot clock: end of the sender's budget; 0: not known
+	// Client is the names in the sender's client certificate, one a line, at most ClientMax bytes.
+	Client        string
+	Headers       [][2]string // in wire order
+	Body          []byte
+	Peer          netip.AddrPort
+	SourceID      uint32
+	ConfigVersion uint32
+	Seq           uint32
+	ReceivedNS    uint64
+	AdmittedNS    uint64
+	Token         uint64
+	Position      uint64
+	UntilNS       uint64 // boot clock: end of the sender's budget; 0: not known
 }
 
 // BuildEvent lays out a KindEvent frame with an empty C line.
@@ -40,12 +45,17 @@ func BuildEvent(p EventParts) (Frame, error) {
 	if len(block) > HeaderBlockMax {
 		return nil, fmt.Errorf("header block of %d bytes is over %d", len(block), HeaderBlockMax)
 	}
+	if len(p.Client) > ClientMax {
+		return nil, fmt.Errorf("client names of %d bytes are over %d", len(p.Client), ClientMax)
+	}
 	at := FrameHeader + PayloadHeadSize
-	indexAt := (at + len(p.Target) + len(block) + 7) &^ 7
+	headersAt := at + len(p.Target) + roundUp(len(p.Client), 8)
+	indexAt := (headersAt + len(block) + 7) &^ 7
 	bodyAt := roundUp(indexAt+len(index), LineSize)
 	f := Frame(make([]byte, roundUp(bodyAt+len(p.Body), LineSize)))
 	copy(f[at:], p.Target)
-	copy(f[at+len(p.Target):], block)
+	copy(f[at+len(p.Target):], p.Client)
+	copy(f[headersAt:], block)
 	copy(f[indexAt:], index)
 	copy(f[bodyAt:], p.Body)
 	head := f[FrameHeader:]
@@ -56,6 +66,7 @@ func BuildEvent(p EventParts) (Frame, error) {
 	binary.LittleEndian.PutUint32(head[PayloadHeadBodyLengthOffset:], uint32(len(p.Body)))
 	binary.LittleEndian.PutUint16(head[PayloadHeadPeerPortOffset:], p.Peer.Port())
 	head[PayloadHeadMethodLengthOffset] = uint8(len(p.Method))
+	head[PayloadHeadClientWordsOffset] = uint8(roundUp(len(p.Client), 8) / 8)
 	copy(head[PayloadHeadMethodOffset:], p.Method)
 	if p.Peer.IsValid() {
 		ip := p.Peer.Addr().As16()

@@ -1,6 +1,7 @@
 package shmabi
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -55,6 +56,7 @@ func (f Frame) CheckCRC() error {
 type Event struct {
 	frame         Frame
 	target        []byte
+	client        []byte
 	headers       []byte
 	index         []byte
 	body          []byte
@@ -76,8 +78,9 @@ func (f Frame) Event() (Event, error) {
 	targetLength, headersLength := uint64(head.TargetLength()), uint64(head.HeadersLength())
 	count, bodyOffset := uint64(head.HeadersCount()), uint64(head.BodyOffset())
 	bodyLength, methodLength := uint64(head.BodyLength()), int(head.MethodLength())
+	clientLength := 8 * uint64(head.ClientWords())
 	at := uint64(FrameHeader + PayloadHeadSize)
-	index := (at + targetLength + headersLength + 7) &^ 7
+	index := (at + targetLength + clientLength + headersLength + 7) &^ 7
 	end := index + 8*count
 	switch {
 	case headersLength > HeaderBlockMax:
@@ -91,7 +94,8 @@ func (f Frame) Event() (Event, error) {
 	e := Event{
 		frame:        f,
 		target:       f[at : at+targetLength : at+targetLength],
-		headers:      f[at+targetLength : at+targetLength+headersLength],
+		client:       bytes.TrimRight(f[at+targetLength:at+targetLength+clientLength], "\x00"),
+		headers:      f[at+targetLength+clientLength:][:headersLength],
 		index:        f[index:end],
 		body:         f[bodyOffset : bodyOffset+bodyLength : bodyOffset+bodyLength],
 		method:       f[FrameHeader+PayloadHeadMethodOffset:][:methodLength:methodLength],
@@ -111,6 +115,9 @@ func (e *Event) Method() []byte { return e.method }
 
 // Target is the request target as it came.
 func (e *Event) Target() []byte { return e.target }
+
+// Client is the names in the sender's client certificate, one a line; empty: it showed none.
+func (e *Event) Client() []byte { return e.client }
 
 // Body is the request body without transfer coding.
 func (e *Event) Body() []byte { return e.body }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -47,6 +48,34 @@ func TestAnEventReadsBackAsItWasBuilt(t *testing.T) {
 	}
 	if len(e.Body()) != 154 || e.Peer().String() != "192.0.2.7:4711" {
 		t.Errorf("body %d bytes, peer %v", len(e.Body()), e.Peer())
+	}
+}
+
+func TestClientNamesOfAnyLengthLieBetweenTargetAndHeaders(t *testing.T) {
+	for n := range ClientMax + 2 {
+		names := strings.Repeat("n", n)
+		f, err := BuildEvent(EventParts{
+			Method: "POST", Target: "/a", Client: names, Headers: [][2]string{{"Host", "x"}},
+			Body: []byte("body"),
+		})
+		if n > ClientMax {
+			if err == nil {
+				t.Errorf("%d bytes of names were taken", n)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := f.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, value := e.Header(0)
+		if string(e.Client()) != names || string(e.Target()) != "/a" || string(name) != "Host" ||
+			string(value) != "x" || string(e.Body()) != "body" {
+			t.Fatalf("%d bytes of names: %q %q %q %q", n, e.Client(), e.Target(), name, value)
+		}
 	}
 }
 

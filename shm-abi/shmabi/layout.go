@@ -9,7 +9,7 @@ import (
 )
 
 // LayoutHash names this layout; attach refuses a page with another one.
-const LayoutHash uint64 = 0xab10ec6b7f7ce8c0
+const LayoutHash uint64 = 0xf071e4bf445b78f3
 
 // Sizes, magic numbers and bounds.
 const (
@@ -323,7 +323,7 @@ const (
 	PayloadHeadBodyLengthOffset    = 16
 	PayloadHeadPeerPortOffset      = 20
 	PayloadHeadMethodLengthOffset  = 22
-	PayloadHeadReservedOffset      = 23
+	PayloadHeadClientWordsOffset   = 23
 	PayloadHeadMethodOffset        = 24
 	PayloadHeadPeerIPOffset        = 48
 )
@@ -336,7 +336,7 @@ type shapeOfPayloadHead struct {
 	bodyLength    uint32
 	peerPort      uint16
 	methodLength  uint8
-	reserved      uint8
+	clientWords   uint8
 	method        [24]byte
 	peerIP        [16]byte
 }
@@ -350,13 +350,13 @@ var (
 	_ [16]byte = [unsafe.Offsetof(shapeOfPayloadHead{}.bodyLength)]byte{}
 	_ [20]byte = [unsafe.Offsetof(shapeOfPayloadHead{}.peerPort)]byte{}
 	_ [22]byte = [unsafe.Offsetof(shapeOfPayloadHead{}.methodLength)]byte{}
-	_ [23]byte = [unsafe.Offsetof(shapeOfPayloadHead{}.reserved)]byte{}
+	_ [23]byte = [unsafe.Offsetof(shapeOfPayloadHead{}.clientWords)]byte{}
 	_ [24]byte = [unsafe.Offsetof(shapeOfPayloadHead{}.method)]byte{}
 	_ [48]byte = [unsafe.Offsetof(shapeOfPayloadHead{}.peerIP)]byte{}
 )
 
-// PayloadHead: The first line of an event's payload, at 128. After it, without gaps: target, header block, header
-// index (8 bytes an entry: name offset, name length, value offset, value length, u16 each, from the
+// PayloadHead: The first line of an event's payload, at 128. After it, without gaps: target, client names (padded
+// with zeroes to their words), header block, header index (8 bytes an entry: name offset, name length, value offset, value length, u16 each, from the
 // start of the header block; padded to start on 8), then on the next 64-byte line the body.
 // A view of PayloadHeadSize bytes; it owns nothing.
 type PayloadHead []byte
@@ -381,6 +381,9 @@ func (l PayloadHead) PeerPort() uint16 { return binary.LittleEndian.Uint16(l[20:
 
 // MethodLength is the field of that name.
 func (l PayloadHead) MethodLength() uint8 { return l[22] }
+
+// ClientWords: client names in words of 8 bytes; 0: no client certificate
+func (l PayloadHead) ClientWords() uint8 { return l[23] }
 
 // Method is the field of that name.
 func (l PayloadHead) Method() [24]byte { return [24]byte(l[24:48]) }
@@ -722,6 +725,8 @@ const (
 	ControlPageDurableGroupOffset     = 320
 	ControlPageCPBeatOffset           = 384
 	ControlPageStoppingOffset         = 392
+	ControlPageNewestGenerationOffset = 400
+	ControlPageElderLimitOffset       = 408
 )
 
 type shapeOfControlPage struct {
@@ -754,7 +759,9 @@ type shapeOfControlPage struct {
 	_                [56]byte
 	cpBeat           uint64
 	stopping         uint64
-	_                [3696]byte
+	newestGeneration uint64
+	elderLimit       uint64
+	_                [3680]byte
 }
 
 var (
@@ -783,6 +790,8 @@ var (
 	_ [320]byte  = [unsafe.Offsetof(shapeOfControlPage{}.durableGroup)]byte{}
 	_ [384]byte  = [unsafe.Offsetof(shapeOfControlPage{}.cpBeat)]byte{}
 	_ [392]byte  = [unsafe.Offsetof(shapeOfControlPage{}.stopping)]byte{}
+	_ [400]byte  = [unsafe.Offsetof(shapeOfControlPage{}.newestGeneration)]byte{}
+	_ [408]byte  = [unsafe.Offsetof(shapeOfControlPage{}.elderLimit)]byte{}
 )
 
 // ControlPage: Numbers that the control plane tunes and every worker reads. Made once, kept over restarts.
@@ -1009,6 +1018,26 @@ func (p ControlPage) StoreStopping(v uint64) {
 	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 392)), v)
 }
 
+// NewestGeneration: of the data planes that run
+func (p ControlPage) NewestGeneration() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 400)))
+}
+
+// StoreNewestGeneration publishes the word.
+func (p ControlPage) StoreNewestGeneration(v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 400)), v)
+}
+
+// ElderLimit: the limit of each older one, which finishes what it has
+func (p ControlPage) ElderLimit() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 408)))
+}
+
+// StoreElderLimit publishes the word.
+func (p ControlPage) StoreElderLimit(v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Add(p.base, 408)), v)
+}
+
 // CountersHeaderSize is the size of a CountersHeader in bytes.
 const CountersHeaderSize = 4096
 
@@ -1176,16 +1205,25 @@ const (
 	WorkerCountersTurnNSMaxOffset          = 152
 	WorkerCountersMalformedOffset          = 160
 	WorkerCountersRefusedConnectionsOffset = 168
+	WorkerCountersTlsHandshakesOffset      = 176
+	WorkerCountersTlsResumedOffset         = 184
 	WorkerCountersSamplesOffset            = 192
 	WorkerCountersSampleSumNSOffset        = 200
 	WorkerCountersVoidNSOffset             = 208
 	WorkerCountersDropsOffset              = 216
 	WorkerCountersRefusedEntriesOffset     = 224
 	WorkerCountersFlooredOffset            = 232
+	WorkerCountersTlsFailedOffset          = 240
+	WorkerCountersTlsLateOffset            = 248
 	WorkerCountersClassOfferedOffset       = 256
 	WorkerCountersClassAdmittedOffset      = 320
 	WorkerCountersClassHeldOffset          = 384
 	WorkerCountersClassShedOffset          = 448
+	WorkerCountersTlsHeldOffset            = 512
+	WorkerCountersProxyRefusedOffset       = 520
+	WorkerCountersKeptBytesOffset          = 528
+	WorkerCountersKeptRefusedOffset        = 536
+	WorkerCountersTooSlowOffset            = 544
 )
 
 type shapeOfWorkerCounters struct {
@@ -1211,19 +1249,26 @@ type shapeOfWorkerCounters struct {
 	turnNSMax          uint64
 	malformed          uint64
 	refusedConnections uint64
-	_                  [16]byte
+	tlsHandshakes      uint64
+	tlsResumed         uint64
 	samples            uint64
 	sampleSumNS        uint64
 	voidNS             uint64
 	drops              uint64
 	refusedEntries     uint64
 	floored            uint64
-	_                  [16]byte
+	tlsFailed          uint64
+	tlsLate            uint64
 	classOffered       [8]uint64
 	classAdmitted      [8]uint64
 	classHeld          [8]uint64
 	classShed          [8]uint64
-	_                  [3584]byte
+	tlsHeld            uint64
+	proxyRefused       uint64
+	keptBytes          uint64
+	keptRefused        uint64
+	tooSlow            uint64
+	_                  [3544]byte
 }
 
 var (
@@ -1250,16 +1295,25 @@ var (
 	_ [152]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.turnNSMax)]byte{}
 	_ [160]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.malformed)]byte{}
 	_ [168]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.refusedConnections)]byte{}
+	_ [176]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlsHandshakes)]byte{}
+	_ [184]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlsResumed)]byte{}
 	_ [192]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.samples)]byte{}
 	_ [200]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.sampleSumNS)]byte{}
 	_ [208]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.voidNS)]byte{}
 	_ [216]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.drops)]byte{}
 	_ [224]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.refusedEntries)]byte{}
 	_ [232]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.floored)]byte{}
+	_ [240]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlsFailed)]byte{}
+	_ [248]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlsLate)]byte{}
 	_ [256]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classOffered)]byte{}
 	_ [320]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classAdmitted)]byte{}
 	_ [384]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classHeld)]byte{}
 	_ [448]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classShed)]byte{}
+	_ [512]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlsHeld)]byte{}
+	_ [520]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.proxyRefused)]byte{}
+	_ [528]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.keptBytes)]byte{}
+	_ [536]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.keptRefused)]byte{}
+	_ [544]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tooSlow)]byte{}
 )
 
 // WorkerCounters: One worker's counts.
@@ -1368,6 +1422,16 @@ func (p WorkerCounters) RefusedConnections() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 168)))
 }
 
+// TlsHandshakes: completed ones
+func (p WorkerCounters) TlsHandshakes() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 176)))
+}
+
+// TlsResumed: of these: by a ticket
+func (p WorkerCounters) TlsResumed() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 184)))
+}
+
 // Samples: slots given back by frames that became durable
 func (p WorkerCounters) Samples() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 192)))
@@ -1394,6 +1458,16 @@ func (p WorkerCounters) Floored() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 232)))
 }
 
+// TlsFailed: handshakes that the sender or we broke off
+func (p WorkerCounters) TlsFailed() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 240)))
+}
+
+// TlsLate: of these: not done in time
+func (p WorkerCounters) TlsLate() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 248)))
+}
+
 // ClassOffered: requests that asked for a slot, by class
 func (p WorkerCounters) ClassOffered(i int) uint64 {
 	_ = [8]struct{}{}[i]
@@ -1416,6 +1490,31 @@ func (p WorkerCounters) ClassHeld(i int) uint64 {
 func (p WorkerCounters) ClassShed(i int) uint64 {
 	_ = [8]struct{}{}[i]
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 448+8*i)))
+}
+
+// TlsHeld: handshakes that waited for the bound on their rate
+func (p WorkerCounters) TlsHeld() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 512)))
+}
+
+// ProxyRefused: a PROXY header that is missing, wrong, or from who may not send it
+func (p WorkerCounters) ProxyRefused() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 520)))
+}
+
+// KeptBytes: of requests that are not whole or wait
+func (p WorkerCounters) KeptBytes() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 528)))
+}
+
+// KeptRefused: requests that found no room among these
+func (p WorkerCounters) KeptRefused() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 536)))
+}
+
+// TooSlow: requests that did not come in time
+func (p WorkerCounters) TooSlow() uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 544)))
 }
 
 // SourceCountersSize is the size of a SourceCounters in bytes.

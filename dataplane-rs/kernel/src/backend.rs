@@ -37,8 +37,9 @@ pub trait Sink {
     /// `unlisten`: those are already off the accept queue and lost if not served.
     fn on_accept<B: Backend>(&mut self, io: &mut B, listener: ListenerId, socket: OwnedFd);
 
-    /// Bytes arrived. `data` is never empty and is valid only during this call.
-    fn on_data<B: Backend>(&mut self, io: &mut B, conn: ConnId, data: &[u8]);
+    /// Bytes arrived. `data` is never empty and is valid only during this call, in which the sink
+    /// may do with it as it likes (decrypt it in place).
+    fn on_data<B: Backend>(&mut self, io: &mut B, conn: ConnId, data: &mut [u8]);
 
     /// The peer is done: it sent FIN (`None`), or the connection broke (`Some`). Called at most
     /// once, after all data. The connection stays attached, and after FIN it can still send,

@@ -148,6 +148,7 @@ impl Producer {
             let parts = FrameParts {
                 method: b"POST",
                 target: b"/stress",
+                client: b"",
                 headers: b"Host: x\r\n",
                 index: &[HeaderSpan {
                     name: 0,

@@ -24,6 +24,9 @@ pub struct FrameParts<'a> {
     pub method: &'a [u8],
     /// Request target as it came.
     pub target: &'a [u8],
+    /// Names in the sender's client certificate, at most [`CLIENT_BYTES_MAX`] bytes without a zero
+    /// among them; empty: it showed none.
+    pub client: &'a [u8],
     /// Raw header block, at most `HEADER_BLOCK_MAX` bytes.
     pub headers: &'a [u8],
     /// One entry a header, into `headers`.
@@ -50,6 +53,10 @@ pub struct FrameParts<'a> {
     pub until_ns: u64,
 }
 
+/// Most bytes of names in a client certificate that a frame takes.
+pub const CLIENT_BYTES_MAX: usize = u8::MAX as usize * WORD;
+
+const WORD: usize = 8;
 const LINE: usize = LINE_SIZE as usize;
 const PAYLOAD: usize = FRAME_HEADER as usize;
 const PARTS: usize = PAYLOAD + size_of::<PayloadHead>();
@@ -58,28 +65,19 @@ fn up(n: usize, to: usize) -> usize {
     n.div_ceil(to) * to
 }
 
-/// Bytes that a frame with these parts takes in the lane.
-pub fn frame_size(target: usize, headers: usize, header_count: usize, body: usize) -> usize {
-    up(body_offset(target, headers, header_count) + body, LINE)
+fn index_offset(parts: &FrameParts<'_>) -> usize {
+    let client = up(parts.client.len(), WORD);
+    up(PARTS + parts.target.len() + client + parts.headers.len(), 8)
 }
 
-fn index_offset(target: usize, headers: usize) -> usize {
-    up(PARTS + target + headers, 8)
-}
-
-fn body_offset(target: usize, headers: usize, header_count: usize) -> usize {
-    up(index_offset(target, headers) + 8 * header_count, LINE)
+fn body_offset(parts: &FrameParts<'_>) -> usize {
+    up(index_offset(parts) + 8 * parts.index.len(), LINE)
 }
 
 impl FrameParts<'_> {
     /// Bytes that this frame takes in the lane.
     pub fn size(&self) -> usize {
-        frame_size(
-            self.target.len(),
-            self.headers.len(),
-            self.index.len(),
-            self.body_length(),
-        )
+        up(body_offset(self) + self.body_length(), LINE)
     }
 
     fn body_length(&self) -> usize {
@@ -88,14 +86,15 @@ impl FrameParts<'_> {
 
     fn head(&self) -> PayloadHead {
         assert!(self.method.len() <= 24 && self.headers.len() as u64 <= HEADER_BLOCK_MAX);
+        assert!(self.client.len() <= CLIENT_BYTES_MAX);
         let mut head = PayloadHead {
             target_length: self.target.len() as u32,
             headers_length: self.headers.len() as u32,
             headers_count: self.index.len() as u32,
-            body_offset: body_offset(self.target.len(), self.headers.len(), self.index.len())
-                as u32,
+            body_offset: body_offset(self) as u32,
             body_length: self.body_length() as u32,
             method_length: self.method.len() as u8,
+            client_words: self.client.len().div_ceil(WORD) as u8,
             ..PayloadHead::default()
         };
         head.method[..self.method.len()].copy_from_slice(self.method);
@@ -124,6 +123,8 @@ impl FrameParts<'_> {
         unsafe {
             out.put(&self.head().to_bytes());
             out.put(self.target);
+            out.put(self.client);
+            out.put(&[0; WORD][..up(self.client.len(), WORD) - self.client.len()]);
             out.put(self.headers);
             out.pad(8);
             for span in self.index {

@@ -24,6 +24,6 @@ mod ring;
 pub use copy::copy_bytes;
 pub use doorbell::{Ringer, Sleeper, Words};
 pub use error::{Error, Result};
-pub use frame::{FrameParts, HeaderSpan, frame_size};
+pub use frame::{CLIENT_BYTES_MAX, FrameParts, HeaderSpan};
 pub use pages::{Control, Counters, CountersOptions};
 pub use ring::{Lane, LaneOptions, Reply};

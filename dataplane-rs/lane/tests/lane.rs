@@ -1,6 +1,6 @@
 //! A lane against a control plane that is played by hand, over a second mapping of the same file.
 
-use sluice_lane::{Error, FrameParts, HeaderSpan, Lane, LaneOptions, frame_size};
+use sluice_lane::{Error, FrameParts, HeaderSpan, Lane, LaneOptions};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -57,6 +57,7 @@ fn parts<'a>(body: &'a [&'a [u8]]) -> FrameParts<'a> {
     FrameParts {
         method: b"POST",
         target: b"/a",
+        client: b"",
         headers: b"Host: x\r\n",
         index: &[HeaderSpan {
             name: 0,
@@ -93,7 +94,7 @@ fn frames_wrap_without_a_gap_and_full_is_not_an_error() {
         }
         assert!(fill >= 1, "lap {lap}: nothing fits an empty ring");
         assert_eq!(word(&peer, COMMIT), lane.position());
-        let size = frame_size(2, 9, 1, 700) as u64;
+        let size = parts(&[&body]).size() as u64;
         assert_eq!((lane.position() - consumed) % size, 0);
         let mut length = [0; 4];
         peer.read_exact_at(&mut length, PAGE + (consumed & 4095))

@@ -100,6 +100,7 @@ fn fill(dir: &Path) {
     let parts = FrameParts {
         method: b"POST",
         target: b"/",
+        client: b"",
         headers: b"",
         index: &[],
         body: &[&body],

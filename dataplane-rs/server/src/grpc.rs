@@ -101,6 +101,7 @@ impl DataPlane for Service {
             accepting: config.version > 0 && self.plane.all_accept(config.version),
             draining: self.plane.draining().is_some(),
             memory_locked: self.memory_locked,
+            ..proto::HelloReply::default()
         }))
     }
 

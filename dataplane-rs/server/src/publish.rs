@@ -56,6 +56,7 @@ impl Worker {
         let parts = FrameParts {
             method: head.method.as_str().as_bytes(),
             target: head.target(whole.head),
+            client: b"",
             headers: head.block(whole.head),
             index: &self.spans,
             body: &[whole.body],

@@ -50,7 +50,7 @@ impl Sink for Worker {
         self.conns[id.index()] = Some(conn);
     }
 
-    fn on_data<B: Backend>(&mut self, io: &mut B, conn: ConnId, data: &[u8]) {
+    fn on_data<B: Backend>(&mut self, io: &mut B, conn: ConnId, data: &mut [u8]) {
         self.tally.worker().add_bytes_in(data.len() as u64);
         self.with_conn(io, conn.index(), |worker, io, conn| {
             worker.data(io, conn, data)

@@ -32,6 +32,13 @@ pub struct HelloReply {
     pub draining: bool,
     #[prost(bool, tag = "11")]
     pub memory_locked: bool,
+    /// What the process took away from itself, in this order: "user", "capabilities", "no_new_privs",
+    /// "landlock", "ring_restrictions", "seccomp". Empty: `sandbox: off`.
+    #[prost(string, repeated, tag = "12")]
+    pub sandbox: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Which of these the host does not give, and why; empty: none lacks.
+    #[prost(string, tag = "13")]
+    pub sandbox_reason: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Lane {
@@ -49,6 +56,56 @@ pub struct Snapshot {
     pub http: ::core::option::Option<HttpBounds>,
     #[prost(message, repeated, tag = "3")]
     pub sources: ::prost::alloc::vec::Vec<Source>,
+    /// One for each listener of the command line, in its order. Absent: all are plain.
+    #[prost(message, repeated, tag = "4")]
+    pub listeners: ::prost::alloc::vec::Vec<Listener>,
+    /// What session tickets are sealed with: the first one seals, all of them open. Empty: no tickets.
+    #[prost(message, repeated, tag = "5")]
+    pub ticket_keys: ::prost::alloc::vec::Vec<TicketKey>,
+}
+/// What is agreed on a connection before HTTP begins.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Listener {
+    /// Absent: plain.
+    #[prost(message, optional, tag = "1")]
+    pub tls: ::core::option::Option<Tls>,
+    /// CIDRs of peers that must send a PROXY header (v1 or v2); it is refused from all others. Empty:
+    /// nobody sends one.
+    #[prost(string, repeated, tag = "2")]
+    pub proxy_from: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// CIDRs of peers whose X-Forwarded-For is believed; empty: nobody's.
+    #[prost(string, repeated, tag = "3")]
+    pub forwarded_from: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Tls {
+    /// The first one is shown to a sender that names no host, or one that no certificate is for.
+    #[prost(message, repeated, tag = "1")]
+    pub certificates: ::prost::alloc::vec::Vec<CertificateKey>,
+    /// PEM; empty: no client certificate is asked for.
+    #[prost(bytes = "vec", tag = "2")]
+    pub client_ca: ::prost::alloc::vec::Vec<u8>,
+    /// With client_ca: a sender without a certificate of it is turned away.
+    #[prost(bool, tag = "3")]
+    pub client_required: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CertificateKey {
+    /// PEM, the leaf first.
+    #[prost(bytes = "vec", tag = "1")]
+    pub chain: ::prost::alloc::vec::Vec<u8>,
+    /// PEM: PKCS #8, PKCS #1 or SEC 1.
+    #[prost(bytes = "vec", tag = "2")]
+    pub key: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TicketKey {
+    /// 16 bytes, shown in each ticket.
+    #[prost(bytes = "vec", tag = "1")]
+    pub name: ::prost::alloc::vec::Vec<u8>,
+    /// 32 bytes, secret.
+    #[prost(bytes = "vec", tag = "2")]
+    pub key: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HttpBounds {
@@ -68,6 +125,18 @@ pub struct HttpBounds {
     /// Of a request that no source takes, and whose body is read so that the connection can go on.
     #[prost(uint64, tag = "7")]
     pub max_body: u64,
+    /// Bytes a second: each so many of a body prolong body_timeout_ns by a second. 0: nothing does.
+    #[prost(uint64, tag = "8")]
+    pub min_body_rate: u64,
+    /// Bytes of requests that are not whole or wait, of all workers together.
+    #[prost(uint64, tag = "9")]
+    pub receive_memory: u64,
+    /// From a connection's first byte to the end of its TLS handshake.
+    #[prost(uint64, tag = "10")]
+    pub handshake_timeout_ns: u64,
+    /// TLS handshakes a second that are begun, of all workers together; the others wait. 0: no bound.
+    #[prost(uint32, tag = "11")]
+    pub handshake_rate: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Source {

@@ -652,10 +652,17 @@ func (x *DestinationStatus) GetLimit() uint64 {
 }
 
 type DataPlaneStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pid           uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
-	Driver        string                 `protobuf:"bytes,2,opt,name=driver,proto3" json:"driver,omitempty"`
-	Restarts      uint64                 `protobuf:"varint,3,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Pid   uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	// "io_uring" or "epoll", and why not io_uring.
+	Driver       string `protobuf:"bytes,2,opt,name=driver,proto3" json:"driver,omitempty"`
+	Restarts     uint64 `protobuf:"varint,3,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	DriverReason string `protobuf:"bytes,4,opt,name=driver_reason,json=driverReason,proto3" json:"driver_reason,omitempty"`
+	// What it took away from itself (see HelloReply), and what the host does not give.
+	Sandbox       []string `protobuf:"bytes,5,rep,name=sandbox,proto3" json:"sandbox,omitempty"`
+	SandboxReason string   `protobuf:"bytes,6,opt,name=sandbox_reason,json=sandboxReason,proto3" json:"sandbox_reason,omitempty"`
+	// Older ones that finish what they have.
+	Retiring      uint32 `protobuf:"varint,7,opt,name=retiring,proto3" json:"retiring,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -707,6 +714,34 @@ func (x *DataPlaneStatus) GetDriver() string {
 func (x *DataPlaneStatus) GetRestarts() uint64 {
 	if x != nil {
 		return x.Restarts
+	}
+	return 0
+}
+
+func (x *DataPlaneStatus) GetDriverReason() string {
+	if x != nil {
+		return x.DriverReason
+	}
+	return ""
+}
+
+func (x *DataPlaneStatus) GetSandbox() []string {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+func (x *DataPlaneStatus) GetSandboxReason() string {
+	if x != nil {
+		return x.SandboxReason
+	}
+	return ""
+}
+
+func (x *DataPlaneStatus) GetRetiring() uint32 {
+	if x != nil {
+		return x.Retiring
 	}
 	return 0
 }
@@ -3405,6 +3440,113 @@ func (*AdminDrainReply) Descriptor() ([]byte, []int) {
 	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
+type UpgradeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The control plane: the `sluice` program is executed again under the same pid, and the data plane
+	// goes on. The stream ends when that is about to happen.
+	Control       bool `protobuf:"varint,1,opt,name=control,proto3" json:"control,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeRequest) Reset() {
+	*x = UpgradeRequest{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeRequest) ProtoMessage() {}
+
+func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *UpgradeRequest) GetControl() bool {
+	if x != nil {
+		return x.Control
+	}
+	return false
+}
+
+type UpgradeProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Step  string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	// The data plane that serves from now on; with done.
+	Generation    uint32 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Done          bool   `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeProgress) Reset() {
+	*x = UpgradeProgress{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeProgress) ProtoMessage() {}
+
+func (x *UpgradeProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeProgress.ProtoReflect.Descriptor instead.
+func (*UpgradeProgress) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *UpgradeProgress) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *UpgradeProgress) GetGeneration() uint32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *UpgradeProgress) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
 var File_sluice_v1_admin_proto protoreflect.FileDescriptor
 
 const file_sluice_v1_admin_proto_rawDesc = "" +
@@ -3466,11 +3608,15 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\x04dead\x18\x04 \x01(\x04R\x04dead\x12\x19\n" +
 	"\boldest_s\x18\x05 \x01(\x01R\aoldestS\x12\x1a\n" +
 	"\binflight\x18\x06 \x01(\x04R\binflight\x12\x14\n" +
-	"\x05limit\x18\a \x01(\x04R\x05limit\"W\n" +
+	"\x05limit\x18\a \x01(\x04R\x05limit\"\xd9\x01\n" +
 	"\x0fDataPlaneStatus\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\x12\x16\n" +
 	"\x06driver\x18\x02 \x01(\tR\x06driver\x12\x1a\n" +
-	"\brestarts\x18\x03 \x01(\x04R\brestarts\"\xc6\x01\n" +
+	"\brestarts\x18\x03 \x01(\x04R\brestarts\x12#\n" +
+	"\rdriver_reason\x18\x04 \x01(\tR\fdriverReason\x12\x18\n" +
+	"\asandbox\x18\x05 \x03(\tR\asandbox\x12%\n" +
+	"\x0esandbox_reason\x18\x06 \x01(\tR\rsandboxReason\x12\x1a\n" +
+	"\bretiring\x18\a \x01(\rR\bretiring\"\xc6\x01\n" +
 	"\vEventFilter\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12 \n" +
 	"\vdestination\x18\x02 \x01(\tR\vdestination\x12\x14\n" +
@@ -3672,7 +3818,15 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\vReloadReply\x12%\n" +
 	"\x0econfig_version\x18\x01 \x01(\rR\rconfigVersion\"\x13\n" +
 	"\x11AdminDrainRequest\"\x11\n" +
-	"\x0fAdminDrainReply2\xcc\v\n" +
+	"\x0fAdminDrainReply\"*\n" +
+	"\x0eUpgradeRequest\x12\x18\n" +
+	"\acontrol\x18\x01 \x01(\bR\acontrol\"Y\n" +
+	"\x0fUpgradeProgress\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\rR\n" +
+	"generation\x12\x12\n" +
+	"\x04done\x18\x03 \x01(\bR\x04done2\x90\f\n" +
 	"\x05Admin\x12;\n" +
 	"\tGetStatus\x12\x1b.sluice.v1.GetStatusRequest\x1a\x11.sluice.v1.Status\x12A\n" +
 	"\vWatchStatus\x12\x1d.sluice.v1.WatchStatusRequest\x1a\x11.sluice.v1.Status0\x01\x12>\n" +
@@ -3701,7 +3855,8 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"ClearFault\x12\x1c.sluice.v1.ClearFaultRequest\x1a\x14.sluice.v1.FaultList\x12:\n" +
 	"\x06Reload\x12\x18.sluice.v1.ReloadRequest\x1a\x16.sluice.v1.ReloadReply\x12A\n" +
-	"\x05Drain\x12\x1c.sluice.v1.AdminDrainRequest\x1a\x1a.sluice.v1.AdminDrainReplyB!Z\x1fsluice/proto/sluice/v1;sluicev1b\x06proto3"
+	"\x05Drain\x12\x1c.sluice.v1.AdminDrainRequest\x1a\x1a.sluice.v1.AdminDrainReply\x12B\n" +
+	"\aUpgrade\x12\x19.sluice.v1.UpgradeRequest\x1a\x1a.sluice.v1.UpgradeProgress0\x01B!Z\x1fsluice/proto/sluice/v1;sluicev1b\x06proto3"
 
 var (
 	file_sluice_v1_admin_proto_rawDescOnce sync.Once
@@ -3715,7 +3870,7 @@ func file_sluice_v1_admin_proto_rawDescGZIP() []byte {
 	return file_sluice_v1_admin_proto_rawDescData
 }
 
-var file_sluice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_sluice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_sluice_v1_admin_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),       // 0: sluice.v1.GetStatusRequest
 	(*WatchStatusRequest)(nil),     // 1: sluice.v1.WatchStatusRequest
@@ -3767,6 +3922,8 @@ var file_sluice_v1_admin_proto_goTypes = []any{
 	(*ReloadReply)(nil),            // 47: sluice.v1.ReloadReply
 	(*AdminDrainRequest)(nil),      // 48: sluice.v1.AdminDrainRequest
 	(*AdminDrainReply)(nil),        // 49: sluice.v1.AdminDrainReply
+	(*UpgradeRequest)(nil),         // 50: sluice.v1.UpgradeRequest
+	(*UpgradeProgress)(nil),        // 51: sluice.v1.UpgradeProgress
 }
 var file_sluice_v1_admin_proto_depIdxs = []int32{
 	3,  // 0: sluice.v1.Status.listeners:type_name -> sluice.v1.ListenerStatus
@@ -3811,30 +3968,32 @@ var file_sluice_v1_admin_proto_depIdxs = []int32{
 	41, // 39: sluice.v1.Admin.ClearFault:input_type -> sluice.v1.ClearFaultRequest
 	46, // 40: sluice.v1.Admin.Reload:input_type -> sluice.v1.ReloadRequest
 	48, // 41: sluice.v1.Admin.Drain:input_type -> sluice.v1.AdminDrainRequest
-	2,  // 42: sluice.v1.Admin.GetStatus:output_type -> sluice.v1.Status
-	2,  // 43: sluice.v1.Admin.WatchStatus:output_type -> sluice.v1.Status
-	11, // 44: sluice.v1.Admin.ListEvents:output_type -> sluice.v1.Event
-	14, // 45: sluice.v1.Admin.GetEvent:output_type -> sluice.v1.EventDetail
-	11, // 46: sluice.v1.Admin.TailEvents:output_type -> sluice.v1.Event
-	19, // 47: sluice.v1.Admin.ReplayEvents:output_type -> sluice.v1.ReplayReply
-	21, // 48: sluice.v1.Admin.ListDeadLetters:output_type -> sluice.v1.DeadLetter
-	19, // 49: sluice.v1.Admin.ReplayDeadLetters:output_type -> sluice.v1.ReplayReply
-	24, // 50: sluice.v1.Admin.DropDeadLetters:output_type -> sluice.v1.DropReply
-	26, // 51: sluice.v1.Admin.GetLimits:output_type -> sluice.v1.Limits
-	26, // 52: sluice.v1.Admin.SetLimit:output_type -> sluice.v1.Limits
-	26, // 53: sluice.v1.Admin.ResetLimit:output_type -> sluice.v1.Limits
-	29, // 54: sluice.v1.Admin.ListGaps:output_type -> sluice.v1.Gap
-	31, // 55: sluice.v1.Admin.ListBreakers:output_type -> sluice.v1.BreakerList
-	35, // 56: sluice.v1.Admin.WatchBreakers:output_type -> sluice.v1.BreakerChange
-	32, // 57: sluice.v1.Admin.SetBreaker:output_type -> sluice.v1.Breaker
-	38, // 58: sluice.v1.Admin.ReportWorker:output_type -> sluice.v1.ReportWorkerReply
-	42, // 59: sluice.v1.Admin.ListFaults:output_type -> sluice.v1.FaultList
-	42, // 60: sluice.v1.Admin.SetFault:output_type -> sluice.v1.FaultList
-	42, // 61: sluice.v1.Admin.ClearFault:output_type -> sluice.v1.FaultList
-	47, // 62: sluice.v1.Admin.Reload:output_type -> sluice.v1.ReloadReply
-	49, // 63: sluice.v1.Admin.Drain:output_type -> sluice.v1.AdminDrainReply
-	42, // [42:64] is the sub-list for method output_type
-	20, // [20:42] is the sub-list for method input_type
+	50, // 42: sluice.v1.Admin.Upgrade:input_type -> sluice.v1.UpgradeRequest
+	2,  // 43: sluice.v1.Admin.GetStatus:output_type -> sluice.v1.Status
+	2,  // 44: sluice.v1.Admin.WatchStatus:output_type -> sluice.v1.Status
+	11, // 45: sluice.v1.Admin.ListEvents:output_type -> sluice.v1.Event
+	14, // 46: sluice.v1.Admin.GetEvent:output_type -> sluice.v1.EventDetail
+	11, // 47: sluice.v1.Admin.TailEvents:output_type -> sluice.v1.Event
+	19, // 48: sluice.v1.Admin.ReplayEvents:output_type -> sluice.v1.ReplayReply
+	21, // 49: sluice.v1.Admin.ListDeadLetters:output_type -> sluice.v1.DeadLetter
+	19, // 50: sluice.v1.Admin.ReplayDeadLetters:output_type -> sluice.v1.ReplayReply
+	24, // 51: sluice.v1.Admin.DropDeadLetters:output_type -> sluice.v1.DropReply
+	26, // 52: sluice.v1.Admin.GetLimits:output_type -> sluice.v1.Limits
+	26, // 53: sluice.v1.Admin.SetLimit:output_type -> sluice.v1.Limits
+	26, // 54: sluice.v1.Admin.ResetLimit:output_type -> sluice.v1.Limits
+	29, // 55: sluice.v1.Admin.ListGaps:output_type -> sluice.v1.Gap
+	31, // 56: sluice.v1.Admin.ListBreakers:output_type -> sluice.v1.BreakerList
+	35, // 57: sluice.v1.Admin.WatchBreakers:output_type -> sluice.v1.BreakerChange
+	32, // 58: sluice.v1.Admin.SetBreaker:output_type -> sluice.v1.Breaker
+	38, // 59: sluice.v1.Admin.ReportWorker:output_type -> sluice.v1.ReportWorkerReply
+	42, // 60: sluice.v1.Admin.ListFaults:output_type -> sluice.v1.FaultList
+	42, // 61: sluice.v1.Admin.SetFault:output_type -> sluice.v1.FaultList
+	42, // 62: sluice.v1.Admin.ClearFault:output_type -> sluice.v1.FaultList
+	47, // 63: sluice.v1.Admin.Reload:output_type -> sluice.v1.ReloadReply
+	49, // 64: sluice.v1.Admin.Drain:output_type -> sluice.v1.AdminDrainReply
+	51, // 65: sluice.v1.Admin.Upgrade:output_type -> sluice.v1.UpgradeProgress
+	43, // [43:66] is the sub-list for method output_type
+	20, // [20:43] is the sub-list for method input_type
 	20, // [20:20] is the sub-list for extension type_name
 	20, // [20:20] is the sub-list for extension extendee
 	0,  // [0:20] is the sub-list for field type_name
@@ -3851,7 +4010,7 @@ func file_sluice_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_admin_proto_rawDesc), len(file_sluice_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

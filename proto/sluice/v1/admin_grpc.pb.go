@@ -43,6 +43,7 @@ const (
 	Admin_ClearFault_FullMethodName        = "/sluice.v1.Admin/ClearFault"
 	Admin_Reload_FullMethodName            = "/sluice.v1.Admin/Reload"
 	Admin_Drain_FullMethodName             = "/sluice.v1.Admin/Drain"
+	Admin_Upgrade_FullMethodName           = "/sluice.v1.Admin/Upgrade"
 )
 
 // AdminClient is the client API for Admin service.
@@ -88,6 +89,10 @@ type AdminClient interface {
 	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadReply, error)
 	// Stops taking requests; the daemon ends when what it took is answered.
 	Drain(ctx context.Context, in *AdminDrainRequest, opts ...grpc.CallOption) (*AdminDrainReply, error)
+	// Replaces the data plane, or this program itself, without closing a listening socket. One message
+	// as each step begins; the last one has done. Where a step fails, all is as before, and the status
+	// says why.
+	Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[UpgradeProgress], error)
 }
 
 type adminClient struct {
@@ -372,6 +377,25 @@ func (c *adminClient) Drain(ctx context.Context, in *AdminDrainRequest, opts ...
 	return out, nil
 }
 
+func (c *adminClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[UpgradeProgress], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[6], Admin_Upgrade_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[UpgradeRequest, UpgradeProgress]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_UpgradeClient = grpc.ServerStreamingClient[UpgradeProgress]
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -415,6 +439,10 @@ type AdminServer interface {
 	Reload(context.Context, *ReloadRequest) (*ReloadReply, error)
 	// Stops taking requests; the daemon ends when what it took is answered.
 	Drain(context.Context, *AdminDrainRequest) (*AdminDrainReply, error)
+	// Replaces the data plane, or this program itself, without closing a listening socket. One message
+	// as each step begins; the last one has done. Where a step fails, all is as before, and the status
+	// says why.
+	Upgrade(*UpgradeRequest, grpc.ServerStreamingServer[UpgradeProgress]) error
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -490,6 +518,9 @@ func (UnimplementedAdminServer) Reload(context.Context, *ReloadRequest) (*Reload
 }
 func (UnimplementedAdminServer) Drain(context.Context, *AdminDrainRequest) (*AdminDrainReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Drain not implemented")
+}
+func (UnimplementedAdminServer) Upgrade(*UpgradeRequest, grpc.ServerStreamingServer[UpgradeProgress]) error {
+	return status.Error(codes.Unimplemented, "method Upgrade not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -866,6 +897,17 @@ func _Admin_Drain_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Upgrade_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(UpgradeRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Upgrade(m, &grpc.GenericServerStream[UpgradeRequest, UpgradeProgress]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_UpgradeServer = grpc.ServerStreamingServer[UpgradeProgress]
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -967,6 +1009,11 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchBreakers",
 			Handler:       _Admin_WatchBreakers_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Upgrade",
+			Handler:       _Admin_Upgrade_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -197,6 +197,11 @@ type HelloReply struct {
 	Accepting     bool   `protobuf:"varint,9,opt,name=accepting,proto3" json:"accepting,omitempty"`
 	Draining      bool   `protobuf:"varint,10,opt,name=draining,proto3" json:"draining,omitempty"`
 	MemoryLocked  bool   `protobuf:"varint,11,opt,name=memory_locked,json=memoryLocked,proto3" json:"memory_locked,omitempty"`
+	// What the process took away from itself, in this order: "user", "capabilities", "no_new_privs",
+	// "landlock", "ring_restrictions", "seccomp". Empty: `sandbox: off`.
+	Sandbox []string `protobuf:"bytes,12,rep,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// Which of these the host does not give, and why; empty: none lacks.
+	SandboxReason string `protobuf:"bytes,13,opt,name=sandbox_reason,json=sandboxReason,proto3" json:"sandbox_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -308,6 +313,20 @@ func (x *HelloReply) GetMemoryLocked() bool {
 	return false
 }
 
+func (x *HelloReply) GetSandbox() []string {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+func (x *HelloReply) GetSandboxReason() string {
+	if x != nil {
+		return x.SandboxReason
+	}
+	return ""
+}
+
 type Lane struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -366,6 +385,10 @@ type Snapshot struct {
 	ConfigVersion uint32                 `protobuf:"varint,1,opt,name=config_version,json=configVersion,proto3" json:"config_version,omitempty"`
 	Http          *HttpBounds            `protobuf:"bytes,2,opt,name=http,proto3" json:"http,omitempty"`
 	Sources       []*Source              `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
+	// One for each listener of the command line, in its order. Absent: all are plain.
+	Listeners []*Listener `protobuf:"bytes,4,rep,name=listeners,proto3" json:"listeners,omitempty"`
+	// What session tickets are sealed with: the first one seals, all of them open. Empty: no tickets.
+	TicketKeys    []*TicketKey `protobuf:"bytes,5,rep,name=ticket_keys,json=ticketKeys,proto3" json:"ticket_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -421,6 +444,256 @@ func (x *Snapshot) GetSources() []*Source {
 	return nil
 }
 
+func (x *Snapshot) GetListeners() []*Listener {
+	if x != nil {
+		return x.Listeners
+	}
+	return nil
+}
+
+func (x *Snapshot) GetTicketKeys() []*TicketKey {
+	if x != nil {
+		return x.TicketKeys
+	}
+	return nil
+}
+
+// What is agreed on a connection before HTTP begins.
+type Listener struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absent: plain.
+	Tls *Tls `protobuf:"bytes,1,opt,name=tls,proto3" json:"tls,omitempty"`
+	// CIDRs of peers that must send a PROXY header (v1 or v2); it is refused from all others. Empty:
+	// nobody sends one.
+	ProxyFrom []string `protobuf:"bytes,2,rep,name=proxy_from,json=proxyFrom,proto3" json:"proxy_from,omitempty"`
+	// CIDRs of peers whose X-Forwarded-For is believed; empty: nobody's.
+	ForwardedFrom []string `protobuf:"bytes,3,rep,name=forwarded_from,json=forwardedFrom,proto3" json:"forwarded_from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Listener) Reset() {
+	*x = Listener{}
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Listener) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Listener) ProtoMessage() {}
+
+func (x *Listener) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Listener.ProtoReflect.Descriptor instead.
+func (*Listener) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Listener) GetTls() *Tls {
+	if x != nil {
+		return x.Tls
+	}
+	return nil
+}
+
+func (x *Listener) GetProxyFrom() []string {
+	if x != nil {
+		return x.ProxyFrom
+	}
+	return nil
+}
+
+func (x *Listener) GetForwardedFrom() []string {
+	if x != nil {
+		return x.ForwardedFrom
+	}
+	return nil
+}
+
+type Tls struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first one is shown to a sender that names no host, or one that no certificate is for.
+	Certificates []*CertificateKey `protobuf:"bytes,1,rep,name=certificates,proto3" json:"certificates,omitempty"`
+	// PEM; empty: no client certificate is asked for.
+	ClientCa []byte `protobuf:"bytes,2,opt,name=client_ca,json=clientCa,proto3" json:"client_ca,omitempty"`
+	// With client_ca: a sender without a certificate of it is turned away.
+	ClientRequired bool `protobuf:"varint,3,opt,name=client_required,json=clientRequired,proto3" json:"client_required,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Tls) Reset() {
+	*x = Tls{}
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tls) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tls) ProtoMessage() {}
+
+func (x *Tls) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tls.ProtoReflect.Descriptor instead.
+func (*Tls) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Tls) GetCertificates() []*CertificateKey {
+	if x != nil {
+		return x.Certificates
+	}
+	return nil
+}
+
+func (x *Tls) GetClientCa() []byte {
+	if x != nil {
+		return x.ClientCa
+	}
+	return nil
+}
+
+func (x *Tls) GetClientRequired() bool {
+	if x != nil {
+		return x.ClientRequired
+	}
+	return false
+}
+
+type CertificateKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PEM, the leaf first.
+	Chain []byte `protobuf:"bytes,1,opt,name=chain,proto3" json:"chain,omitempty"`
+	// PEM: PKCS #8, PKCS #1 or SEC 1.
+	Key           []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CertificateKey) Reset() {
+	*x = CertificateKey{}
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CertificateKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CertificateKey) ProtoMessage() {}
+
+func (x *CertificateKey) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CertificateKey.ProtoReflect.Descriptor instead.
+func (*CertificateKey) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CertificateKey) GetChain() []byte {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+func (x *CertificateKey) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+type TicketKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 16 bytes, shown in each ticket.
+	Name []byte `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// 32 bytes, secret.
+	Key           []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TicketKey) Reset() {
+	*x = TicketKey{}
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TicketKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TicketKey) ProtoMessage() {}
+
+func (x *TicketKey) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TicketKey.ProtoReflect.Descriptor instead.
+func (*TicketKey) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TicketKey) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *TicketKey) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
 type HttpBounds struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	MaxHeader       uint32                 `protobuf:"varint,1,opt,name=max_header,json=maxHeader,proto3" json:"max_header,omitempty"`
@@ -431,14 +704,22 @@ type HttpBounds struct {
 	// 0: unbounded.
 	MaxConnectionsPerIp uint32 `protobuf:"varint,6,opt,name=max_connections_per_ip,json=maxConnectionsPerIp,proto3" json:"max_connections_per_ip,omitempty"`
 	// Of a request that no source takes, and whose body is read so that the connection can go on.
-	MaxBody       uint64 `protobuf:"varint,7,opt,name=max_body,json=maxBody,proto3" json:"max_body,omitempty"`
+	MaxBody uint64 `protobuf:"varint,7,opt,name=max_body,json=maxBody,proto3" json:"max_body,omitempty"`
+	// Bytes a second: each so many of a body prolong body_timeout_ns by a second. 0: nothing does.
+	MinBodyRate uint64 `protobuf:"varint,8,opt,name=min_body_rate,json=minBodyRate,proto3" json:"min_body_rate,omitempty"`
+	// Bytes of requests that are not whole or wait, of all workers together.
+	ReceiveMemory uint64 `protobuf:"varint,9,opt,name=receive_memory,json=receiveMemory,proto3" json:"receive_memory,omitempty"`
+	// From a connection's first byte to the end of its TLS handshake.
+	HandshakeTimeoutNs uint64 `protobuf:"varint,10,opt,name=handshake_timeout_ns,json=handshakeTimeoutNs,proto3" json:"handshake_timeout_ns,omitempty"`
+	// TLS handshakes a second that are begun, of all workers together; the others wait. 0: no bound.
+	HandshakeRate uint32 `protobuf:"varint,11,opt,name=handshake_rate,json=handshakeRate,proto3" json:"handshake_rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HttpBounds) Reset() {
 	*x = HttpBounds{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[4]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -450,7 +731,7 @@ func (x *HttpBounds) String() string {
 func (*HttpBounds) ProtoMessage() {}
 
 func (x *HttpBounds) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[4]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -463,7 +744,7 @@ func (x *HttpBounds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpBounds.ProtoReflect.Descriptor instead.
 func (*HttpBounds) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{4}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HttpBounds) GetMaxHeader() uint32 {
@@ -515,6 +796,34 @@ func (x *HttpBounds) GetMaxBody() uint64 {
 	return 0
 }
 
+func (x *HttpBounds) GetMinBodyRate() uint64 {
+	if x != nil {
+		return x.MinBodyRate
+	}
+	return 0
+}
+
+func (x *HttpBounds) GetReceiveMemory() uint64 {
+	if x != nil {
+		return x.ReceiveMemory
+	}
+	return 0
+}
+
+func (x *HttpBounds) GetHandshakeTimeoutNs() uint64 {
+	if x != nil {
+		return x.HandshakeTimeoutNs
+	}
+	return 0
+}
+
+func (x *HttpBounds) GetHandshakeRate() uint32 {
+	if x != nil {
+		return x.HandshakeRate
+	}
+	return 0
+}
+
 type Source struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Assigned once, never reused; frames carry it.
@@ -558,7 +867,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[5]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -570,7 +879,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[5]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -583,7 +892,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{5}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Source) GetId() uint32 {
@@ -732,7 +1041,7 @@ type IdPlace struct {
 
 func (x *IdPlace) Reset() {
 	*x = IdPlace{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[6]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +1053,7 @@ func (x *IdPlace) String() string {
 func (*IdPlace) ProtoMessage() {}
 
 func (x *IdPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[6]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +1066,7 @@ func (x *IdPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdPlace.ProtoReflect.Descriptor instead.
 func (*IdPlace) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{6}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *IdPlace) GetPlace() isIdPlace_Place {
@@ -818,7 +1127,7 @@ type Handshake struct {
 
 func (x *Handshake) Reset() {
 	*x = Handshake{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[7]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +1139,7 @@ func (x *Handshake) String() string {
 func (*Handshake) ProtoMessage() {}
 
 func (x *Handshake) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[7]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +1152,7 @@ func (x *Handshake) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handshake.ProtoReflect.Descriptor instead.
 func (*Handshake) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{7}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Handshake) GetMethod() string {
@@ -886,7 +1195,7 @@ type ApplyReply struct {
 
 func (x *ApplyReply) Reset() {
 	*x = ApplyReply{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[8]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +1207,7 @@ func (x *ApplyReply) String() string {
 func (*ApplyReply) ProtoMessage() {}
 
 func (x *ApplyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[8]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +1220,7 @@ func (x *ApplyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyReply.ProtoReflect.Descriptor instead.
 func (*ApplyReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{8}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ApplyReply) GetAccepted() bool {
@@ -945,7 +1254,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[9]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +1266,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[9]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1279,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{9}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrainRequest) GetGraceNs() uint64 {
@@ -988,7 +1297,7 @@ type DrainReply struct {
 
 func (x *DrainReply) Reset() {
 	*x = DrainReply{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[10]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1309,7 @@ func (x *DrainReply) String() string {
 func (*DrainReply) ProtoMessage() {}
 
 func (x *DrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[10]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1322,7 @@ func (x *DrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
 func (*DrainReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{10}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{14}
 }
 
 type StateRequest struct {
@@ -1024,7 +1333,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[11]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1345,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[11]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1358,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{11}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{15}
 }
 
 type StateReply struct {
@@ -1066,7 +1375,7 @@ type StateReply struct {
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[12]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1387,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[12]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1400,7 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{12}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StateReply) GetAccepting() bool {
@@ -1147,7 +1456,7 @@ type WorkerState struct {
 
 func (x *WorkerState) Reset() {
 	*x = WorkerState{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[13]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1468,7 @@ func (x *WorkerState) String() string {
 func (*WorkerState) ProtoMessage() {}
 
 func (x *WorkerState) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[13]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1481,7 @@ func (x *WorkerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerState.ProtoReflect.Descriptor instead.
 func (*WorkerState) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{13}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkerState) GetWorker() uint32 {
@@ -1204,7 +1513,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[14]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1525,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[14]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1538,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{14}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{18}
 }
 
 type DataPlaneEvent struct {
@@ -1244,7 +1553,7 @@ type DataPlaneEvent struct {
 
 func (x *DataPlaneEvent) Reset() {
 	*x = DataPlaneEvent{}
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[15]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1565,7 @@ func (x *DataPlaneEvent) String() string {
 func (*DataPlaneEvent) ProtoMessage() {}
 
 func (x *DataPlaneEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_dataplane_proto_msgTypes[15]
+	mi := &file_sluice_v1_dataplane_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1578,7 @@ func (x *DataPlaneEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataPlaneEvent.ProtoReflect.Descriptor instead.
 func (*DataPlaneEvent) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{15}
+	return file_sluice_v1_dataplane_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DataPlaneEvent) GetAtNs() int64 {
@@ -1302,7 +1611,7 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\vlayout_hash\x18\x01 \x01(\x04R\n" +
 	"layoutHash\x12\x1d\n" +
 	"\n" +
-	"journal_id\x18\x02 \x01(\fR\tjournalId\"\xe3\x02\n" +
+	"journal_id\x18\x02 \x01(\fR\tjournalId\"\xa4\x03\n" +
 	"\n" +
 	"HelloReply\x12\x1e\n" +
 	"\n" +
@@ -1319,14 +1628,34 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\taccepting\x18\t \x01(\bR\taccepting\x12\x1a\n" +
 	"\bdraining\x18\n" +
 	" \x01(\bR\bdraining\x12#\n" +
-	"\rmemory_locked\x18\v \x01(\bR\fmemoryLocked\".\n" +
+	"\rmemory_locked\x18\v \x01(\bR\fmemoryLocked\x12\x18\n" +
+	"\asandbox\x18\f \x03(\tR\asandbox\x12%\n" +
+	"\x0esandbox_reason\x18\r \x01(\tR\rsandboxReason\".\n" +
 	"\x04Lane\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
-	"\x06worker\x18\x02 \x01(\rR\x06worker\"\x89\x01\n" +
+	"\x06worker\x18\x02 \x01(\rR\x06worker\"\xf3\x01\n" +
 	"\bSnapshot\x12%\n" +
 	"\x0econfig_version\x18\x01 \x01(\rR\rconfigVersion\x12)\n" +
 	"\x04http\x18\x02 \x01(\v2\x15.sluice.v1.HttpBoundsR\x04http\x12+\n" +
-	"\asources\x18\x03 \x03(\v2\x11.sluice.v1.SourceR\asources\"\xa0\x02\n" +
+	"\asources\x18\x03 \x03(\v2\x11.sluice.v1.SourceR\asources\x121\n" +
+	"\tlisteners\x18\x04 \x03(\v2\x13.sluice.v1.ListenerR\tlisteners\x125\n" +
+	"\vticket_keys\x18\x05 \x03(\v2\x14.sluice.v1.TicketKeyR\n" +
+	"ticketKeys\"r\n" +
+	"\bListener\x12 \n" +
+	"\x03tls\x18\x01 \x01(\v2\x0e.sluice.v1.TlsR\x03tls\x12\x1d\n" +
+	"\n" +
+	"proxy_from\x18\x02 \x03(\tR\tproxyFrom\x12%\n" +
+	"\x0eforwarded_from\x18\x03 \x03(\tR\rforwardedFrom\"\x8a\x01\n" +
+	"\x03Tls\x12=\n" +
+	"\fcertificates\x18\x01 \x03(\v2\x19.sluice.v1.CertificateKeyR\fcertificates\x12\x1b\n" +
+	"\tclient_ca\x18\x02 \x01(\fR\bclientCa\x12'\n" +
+	"\x0fclient_required\x18\x03 \x01(\bR\x0eclientRequired\"8\n" +
+	"\x0eCertificateKey\x12\x14\n" +
+	"\x05chain\x18\x01 \x01(\fR\x05chain\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\"1\n" +
+	"\tTicketKey\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\fR\x04name\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\"\xc4\x03\n" +
 	"\n" +
 	"HttpBounds\x12\x1d\n" +
 	"\n" +
@@ -1336,7 +1665,12 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\x0fidle_timeout_ns\x18\x04 \x01(\x04R\ridleTimeoutNs\x12'\n" +
 	"\x0fmax_connections\x18\x05 \x01(\rR\x0emaxConnections\x123\n" +
 	"\x16max_connections_per_ip\x18\x06 \x01(\rR\x13maxConnectionsPerIp\x12\x19\n" +
-	"\bmax_body\x18\a \x01(\x04R\amaxBody\"\xf5\x04\n" +
+	"\bmax_body\x18\a \x01(\x04R\amaxBody\x12\"\n" +
+	"\rmin_body_rate\x18\b \x01(\x04R\vminBodyRate\x12%\n" +
+	"\x0ereceive_memory\x18\t \x01(\x04R\rreceiveMemory\x120\n" +
+	"\x14handshake_timeout_ns\x18\n" +
+	" \x01(\x04R\x12handshakeTimeoutNs\x12%\n" +
+	"\x0ehandshake_rate\x18\v \x01(\rR\rhandshakeRate\"\xf5\x04\n" +
 	"\x06Source\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\rR\x04slot\x12\x12\n" +
@@ -1430,7 +1764,7 @@ func file_sluice_v1_dataplane_proto_rawDescGZIP() []byte {
 }
 
 var file_sluice_v1_dataplane_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_sluice_v1_dataplane_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_sluice_v1_dataplane_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_sluice_v1_dataplane_proto_goTypes = []any{
 	(Priority)(0),          // 0: sluice.v1.Priority
 	(Acknowledge)(0),       // 1: sluice.v1.Acknowledge
@@ -1438,43 +1772,51 @@ var file_sluice_v1_dataplane_proto_goTypes = []any{
 	(*HelloReply)(nil),     // 3: sluice.v1.HelloReply
 	(*Lane)(nil),           // 4: sluice.v1.Lane
 	(*Snapshot)(nil),       // 5: sluice.v1.Snapshot
-	(*HttpBounds)(nil),     // 6: sluice.v1.HttpBounds
-	(*Source)(nil),         // 7: sluice.v1.Source
-	(*IdPlace)(nil),        // 8: sluice.v1.IdPlace
-	(*Handshake)(nil),      // 9: sluice.v1.Handshake
-	(*ApplyReply)(nil),     // 10: sluice.v1.ApplyReply
-	(*DrainRequest)(nil),   // 11: sluice.v1.DrainRequest
-	(*DrainReply)(nil),     // 12: sluice.v1.DrainReply
-	(*StateRequest)(nil),   // 13: sluice.v1.StateRequest
-	(*StateReply)(nil),     // 14: sluice.v1.StateReply
-	(*WorkerState)(nil),    // 15: sluice.v1.WorkerState
-	(*WatchRequest)(nil),   // 16: sluice.v1.WatchRequest
-	(*DataPlaneEvent)(nil), // 17: sluice.v1.DataPlaneEvent
+	(*Listener)(nil),       // 6: sluice.v1.Listener
+	(*Tls)(nil),            // 7: sluice.v1.Tls
+	(*CertificateKey)(nil), // 8: sluice.v1.CertificateKey
+	(*TicketKey)(nil),      // 9: sluice.v1.TicketKey
+	(*HttpBounds)(nil),     // 10: sluice.v1.HttpBounds
+	(*Source)(nil),         // 11: sluice.v1.Source
+	(*IdPlace)(nil),        // 12: sluice.v1.IdPlace
+	(*Handshake)(nil),      // 13: sluice.v1.Handshake
+	(*ApplyReply)(nil),     // 14: sluice.v1.ApplyReply
+	(*DrainRequest)(nil),   // 15: sluice.v1.DrainRequest
+	(*DrainReply)(nil),     // 16: sluice.v1.DrainReply
+	(*StateRequest)(nil),   // 17: sluice.v1.StateRequest
+	(*StateReply)(nil),     // 18: sluice.v1.StateReply
+	(*WorkerState)(nil),    // 19: sluice.v1.WorkerState
+	(*WatchRequest)(nil),   // 20: sluice.v1.WatchRequest
+	(*DataPlaneEvent)(nil), // 21: sluice.v1.DataPlaneEvent
 }
 var file_sluice_v1_dataplane_proto_depIdxs = []int32{
 	4,  // 0: sluice.v1.HelloReply.lanes:type_name -> sluice.v1.Lane
-	6,  // 1: sluice.v1.Snapshot.http:type_name -> sluice.v1.HttpBounds
-	7,  // 2: sluice.v1.Snapshot.sources:type_name -> sluice.v1.Source
-	0,  // 3: sluice.v1.Source.priority:type_name -> sluice.v1.Priority
-	1,  // 4: sluice.v1.Source.acknowledge:type_name -> sluice.v1.Acknowledge
-	8,  // 5: sluice.v1.Source.id_places:type_name -> sluice.v1.IdPlace
-	9,  // 6: sluice.v1.Source.handshakes:type_name -> sluice.v1.Handshake
-	15, // 7: sluice.v1.StateReply.workers:type_name -> sluice.v1.WorkerState
-	2,  // 8: sluice.v1.DataPlane.Hello:input_type -> sluice.v1.HelloRequest
-	5,  // 9: sluice.v1.DataPlane.Apply:input_type -> sluice.v1.Snapshot
-	11, // 10: sluice.v1.DataPlane.Drain:input_type -> sluice.v1.DrainRequest
-	13, // 11: sluice.v1.DataPlane.State:input_type -> sluice.v1.StateRequest
-	16, // 12: sluice.v1.DataPlane.Watch:input_type -> sluice.v1.WatchRequest
-	3,  // 13: sluice.v1.DataPlane.Hello:output_type -> sluice.v1.HelloReply
-	10, // 14: sluice.v1.DataPlane.Apply:output_type -> sluice.v1.ApplyReply
-	12, // 15: sluice.v1.DataPlane.Drain:output_type -> sluice.v1.DrainReply
-	14, // 16: sluice.v1.DataPlane.State:output_type -> sluice.v1.StateReply
-	17, // 17: sluice.v1.DataPlane.Watch:output_type -> sluice.v1.DataPlaneEvent
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	10, // 1: sluice.v1.Snapshot.http:type_name -> sluice.v1.HttpBounds
+	11, // 2: sluice.v1.Snapshot.sources:type_name -> sluice.v1.Source
+	6,  // 3: sluice.v1.Snapshot.listeners:type_name -> sluice.v1.Listener
+	9,  // 4: sluice.v1.Snapshot.ticket_keys:type_name -> sluice.v1.TicketKey
+	7,  // 5: sluice.v1.Listener.tls:type_name -> sluice.v1.Tls
+	8,  // 6: sluice.v1.Tls.certificates:type_name -> sluice.v1.CertificateKey
+	0,  // 7: sluice.v1.Source.priority:type_name -> sluice.v1.Priority
+	1,  // 8: sluice.v1.Source.acknowledge:type_name -> sluice.v1.Acknowledge
+	12, // 9: sluice.v1.Source.id_places:type_name -> sluice.v1.IdPlace
+	13, // 10: sluice.v1.Source.handshakes:type_name -> sluice.v1.Handshake
+	19, // 11: sluice.v1.StateReply.workers:type_name -> sluice.v1.WorkerState
+	2,  // 12: sluice.v1.DataPlane.Hello:input_type -> sluice.v1.HelloRequest
+	5,  // 13: sluice.v1.DataPlane.Apply:input_type -> sluice.v1.Snapshot
+	15, // 14: sluice.v1.DataPlane.Drain:input_type -> sluice.v1.DrainRequest
+	17, // 15: sluice.v1.DataPlane.State:input_type -> sluice.v1.StateRequest
+	20, // 16: sluice.v1.DataPlane.Watch:input_type -> sluice.v1.WatchRequest
+	3,  // 17: sluice.v1.DataPlane.Hello:output_type -> sluice.v1.HelloReply
+	14, // 18: sluice.v1.DataPlane.Apply:output_type -> sluice.v1.ApplyReply
+	16, // 19: sluice.v1.DataPlane.Drain:output_type -> sluice.v1.DrainReply
+	18, // 20: sluice.v1.DataPlane.State:output_type -> sluice.v1.StateReply
+	21, // 21: sluice.v1.DataPlane.Watch:output_type -> sluice.v1.DataPlaneEvent
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_sluice_v1_dataplane_proto_init() }
@@ -1482,7 +1824,7 @@ func file_sluice_v1_dataplane_proto_init() {
 	if File_sluice_v1_dataplane_proto != nil {
 		return
 	}
-	file_sluice_v1_dataplane_proto_msgTypes[6].OneofWrappers = []any{
+	file_sluice_v1_dataplane_proto_msgTypes[10].OneofWrappers = []any{
 		(*IdPlace_Header)(nil),
 		(*IdPlace_Json)(nil),
 	}
@@ -1492,7 +1834,7 @@ func file_sluice_v1_dataplane_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_dataplane_proto_rawDesc), len(file_sluice_v1_dataplane_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4,7 +4,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Names this layout; attach refuses a page with another one.
-pub const LAYOUT_HASH: u64 = 0xab10ec6b7f7ce8c0;
+pub const LAYOUT_HASH: u64 = 0xf071e4bf445b78f3;
 
 /// "SLCLANE1"
 pub const LANE_MAGIC: u64 = 3550329923610823763;
@@ -284,8 +284,8 @@ const _: () = assert!(offset_of!(CLine, order_key) == 48);
 const _: () = assert!(offset_of!(CLine, route_version) == 56);
 const _: () = assert!(offset_of!(CLine, reserved) == 60);
 
-/// The first line of an event's payload, at 128. After it, without gaps: target, header block, header
-/// index (8 bytes an entry: name offset, name length, value offset, value length, u16 each, from the
+/// The first line of an event's payload, at 128. After it, without gaps: target, client names (padded
+/// with zeroes to their words), header block, header index (8 bytes an entry: name offset, name length, value offset, value length, u16 each, from the
 /// start of the header block; padded to start on 8), then on the next 64-byte line the body.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,8 +304,8 @@ pub struct PayloadHead {
     pub peer_port: u16,
     /// The field of that name.
     pub method_length: u8,
-    /// The field of that name.
-    pub reserved: u8,
+    /// client names in words of 8 bytes; 0: no client certificate
+    pub client_words: u8,
     /// The field of that name.
     pub method: [u8; 24],
     /// IPv4 as ::ffff:a.b.c.d; all zero: a Unix socket
@@ -330,7 +330,7 @@ impl PayloadHead {
             body_length: u32::from_le_bytes([b[16], b[17], b[18], b[19]]),
             peer_port: u16::from_le_bytes([b[20], b[21]]),
             method_length: u8::from_le_bytes([b[22]]),
-            reserved: u8::from_le_bytes([b[23]]),
+            client_words: u8::from_le_bytes([b[23]]),
             method: core::array::from_fn(|n| b[24 + n]),
             peer_ip: core::array::from_fn(|n| b[48 + n]),
         }
@@ -346,7 +346,7 @@ impl PayloadHead {
         b[16..20].copy_from_slice(&self.body_length.to_le_bytes());
         b[20..22].copy_from_slice(&self.peer_port.to_le_bytes());
         b[22..23].copy_from_slice(&self.method_length.to_le_bytes());
-        b[23..24].copy_from_slice(&self.reserved.to_le_bytes());
+        b[23..24].copy_from_slice(&self.client_words.to_le_bytes());
         b[24..48].copy_from_slice(&self.method);
         b[48..64].copy_from_slice(&self.peer_ip);
         b
@@ -361,7 +361,7 @@ const _: () = assert!(offset_of!(PayloadHead, body_offset) == 12);
 const _: () = assert!(offset_of!(PayloadHead, body_length) == 16);
 const _: () = assert!(offset_of!(PayloadHead, peer_port) == 20);
 const _: () = assert!(offset_of!(PayloadHead, method_length) == 22);
-const _: () = assert!(offset_of!(PayloadHead, reserved) == 23);
+const _: () = assert!(offset_of!(PayloadHead, client_words) == 23);
 const _: () = assert!(offset_of!(PayloadHead, method) == 24);
 const _: () = assert!(offset_of!(PayloadHead, peer_ip) == 48);
 
@@ -726,7 +726,9 @@ pub struct ControlPage {
     _pad4: [u8; 56],
     cp_beat: AtomicU64,
     stopping: AtomicU64,
-    _pad5: [u8; 3696],
+    newest_generation: AtomicU64,
+    elder_limit: AtomicU64,
+    _pad5: [u8; 3680],
 }
 
 impl ControlPage {
@@ -849,6 +851,16 @@ impl ControlPage {
     pub fn stopping(&self) -> u64 {
         self.stopping.load(Ordering::Acquire)
     }
+
+    /// of the data planes that run
+    pub fn newest_generation(&self) -> u64 {
+        self.newest_generation.load(Ordering::Acquire)
+    }
+
+    /// the limit of each older one, which finishes what it has
+    pub fn elder_limit(&self) -> u64 {
+        self.elder_limit.load(Ordering::Acquire)
+    }
 }
 
 const _: () = assert!(size_of::<ControlPage>() == 4096);
@@ -876,6 +888,8 @@ const _: () = assert!(offset_of!(ControlPage, journal_full) == 264);
 const _: () = assert!(offset_of!(ControlPage, durable_group) == 320);
 const _: () = assert!(offset_of!(ControlPage, cp_beat) == 384);
 const _: () = assert!(offset_of!(ControlPage, stopping) == 392);
+const _: () = assert!(offset_of!(ControlPage, newest_generation) == 400);
+const _: () = assert!(offset_of!(ControlPage, elder_limit) == 408);
 
 /// First page of a data plane's counters file; one WorkerCounters each, then the source tables.
 #[repr(C, align(64))]
@@ -1115,19 +1129,26 @@ pub struct WorkerCounters {
     turn_ns_max: AtomicU64,
     malformed: AtomicU64,
     refused_connections: AtomicU64,
-    _pad0: [u8; 16],
+    tls_handshakes: AtomicU64,
+    tls_resumed: AtomicU64,
     samples: AtomicU64,
     sample_sum_ns: AtomicU64,
     void_ns: AtomicU64,
     drops: AtomicU64,
     refused_entries: AtomicU64,
     floored: AtomicU64,
-    _pad1: [u8; 16],
+    tls_failed: AtomicU64,
+    tls_late: AtomicU64,
     class_offered: [AtomicU64; 8],
     class_admitted: [AtomicU64; 8],
     class_held: [AtomicU64; 8],
     class_shed: [AtomicU64; 8],
-    _pad2: [u8; 3584],
+    tls_held: AtomicU64,
+    proxy_refused: AtomicU64,
+    kept_bytes: AtomicU64,
+    kept_refused: AtomicU64,
+    too_slow: AtomicU64,
+    _pad0: [u8; 3544],
 }
 
 impl WorkerCounters {
@@ -1379,6 +1400,29 @@ impl WorkerCounters {
         self.refused_connections.fetch_sub(n, Ordering::AcqRel)
     }
 
+    /// completed ones
+    pub fn tls_handshakes(&self) -> u64 {
+        self.tls_handshakes.load(Ordering::Acquire)
+    }
+
+    /// Adds to `tls_handshakes`; one thread only.
+    pub fn add_tls_handshakes(&self, n: u64) {
+        let v = self.tls_handshakes.load(Ordering::Relaxed);
+        self.tls_handshakes
+            .store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// of these: by a ticket
+    pub fn tls_resumed(&self) -> u64 {
+        self.tls_resumed.load(Ordering::Acquire)
+    }
+
+    /// Adds to `tls_resumed`; one thread only.
+    pub fn add_tls_resumed(&self, n: u64) {
+        let v = self.tls_resumed.load(Ordering::Relaxed);
+        self.tls_resumed.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
     /// slots given back by frames that became durable
     pub fn samples(&self) -> u64 {
         self.samples.load(Ordering::Acquire)
@@ -1447,6 +1491,28 @@ impl WorkerCounters {
         self.floored.store(v.wrapping_add(n), Ordering::Relaxed);
     }
 
+    /// handshakes that the sender or we broke off
+    pub fn tls_failed(&self) -> u64 {
+        self.tls_failed.load(Ordering::Acquire)
+    }
+
+    /// Adds to `tls_failed`; one thread only.
+    pub fn add_tls_failed(&self, n: u64) {
+        let v = self.tls_failed.load(Ordering::Relaxed);
+        self.tls_failed.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// of these: not done in time
+    pub fn tls_late(&self) -> u64 {
+        self.tls_late.load(Ordering::Acquire)
+    }
+
+    /// Adds to `tls_late`; one thread only.
+    pub fn add_tls_late(&self, n: u64) {
+        let v = self.tls_late.load(Ordering::Relaxed);
+        self.tls_late.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
     /// requests that asked for a slot, by class
     pub fn class_offered(&self, i: usize) -> u64 {
         self.class_offered[i].load(Ordering::Relaxed)
@@ -1490,6 +1556,62 @@ impl WorkerCounters {
         let v = self.class_shed[i].load(Ordering::Relaxed);
         self.class_shed[i].store(v.wrapping_add(n), Ordering::Relaxed);
     }
+
+    /// handshakes that waited for the bound on their rate
+    pub fn tls_held(&self) -> u64 {
+        self.tls_held.load(Ordering::Acquire)
+    }
+
+    /// Adds to `tls_held`; one thread only.
+    pub fn add_tls_held(&self, n: u64) {
+        let v = self.tls_held.load(Ordering::Relaxed);
+        self.tls_held.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// a PROXY header that is missing, wrong, or from who may not send it
+    pub fn proxy_refused(&self) -> u64 {
+        self.proxy_refused.load(Ordering::Acquire)
+    }
+
+    /// Adds to `proxy_refused`; one thread only.
+    pub fn add_proxy_refused(&self, n: u64) {
+        let v = self.proxy_refused.load(Ordering::Relaxed);
+        self.proxy_refused
+            .store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// of requests that are not whole or wait
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept_bytes.load(Ordering::Acquire)
+    }
+
+    /// Publishes `kept_bytes`.
+    pub fn store_kept_bytes(&self, v: u64) {
+        self.kept_bytes.store(v, Ordering::Release);
+    }
+
+    /// requests that found no room among these
+    pub fn kept_refused(&self) -> u64 {
+        self.kept_refused.load(Ordering::Acquire)
+    }
+
+    /// Adds to `kept_refused`; one thread only.
+    pub fn add_kept_refused(&self, n: u64) {
+        let v = self.kept_refused.load(Ordering::Relaxed);
+        self.kept_refused
+            .store(v.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// requests that did not come in time
+    pub fn too_slow(&self) -> u64 {
+        self.too_slow.load(Ordering::Acquire)
+    }
+
+    /// Adds to `too_slow`; one thread only.
+    pub fn add_too_slow(&self, n: u64) {
+        let v = self.too_slow.load(Ordering::Relaxed);
+        self.too_slow.store(v.wrapping_add(n), Ordering::Relaxed);
+    }
 }
 
 const _: () = assert!(size_of::<WorkerCounters>() == 4096);
@@ -1515,16 +1637,25 @@ const _: () = assert!(offset_of!(WorkerCounters, bytes_out) == 144);
 const _: () = assert!(offset_of!(WorkerCounters, turn_ns_max) == 152);
 const _: () = assert!(offset_of!(WorkerCounters, malformed) == 160);
 const _: () = assert!(offset_of!(WorkerCounters, refused_connections) == 168);
+const _: () = assert!(offset_of!(WorkerCounters, tls_handshakes) == 176);
+const _: () = assert!(offset_of!(WorkerCounters, tls_resumed) == 184);
 const _: () = assert!(offset_of!(WorkerCounters, samples) == 192);
 const _: () = assert!(offset_of!(WorkerCounters, sample_sum_ns) == 200);
 const _: () = assert!(offset_of!(WorkerCounters, void_ns) == 208);
 const _: () = assert!(offset_of!(WorkerCounters, drops) == 216);
 const _: () = assert!(offset_of!(WorkerCounters, refused_entries) == 224);
 const _: () = assert!(offset_of!(WorkerCounters, floored) == 232);
+const _: () = assert!(offset_of!(WorkerCounters, tls_failed) == 240);
+const _: () = assert!(offset_of!(WorkerCounters, tls_late) == 248);
 const _: () = assert!(offset_of!(WorkerCounters, class_offered) == 256);
 const _: () = assert!(offset_of!(WorkerCounters, class_admitted) == 320);
 const _: () = assert!(offset_of!(WorkerCounters, class_held) == 384);
 const _: () = assert!(offset_of!(WorkerCounters, class_shed) == 448);
+const _: () = assert!(offset_of!(WorkerCounters, tls_held) == 512);
+const _: () = assert!(offset_of!(WorkerCounters, proxy_refused) == 520);
+const _: () = assert!(offset_of!(WorkerCounters, kept_bytes) == 528);
+const _: () = assert!(offset_of!(WorkerCounters, kept_refused) == 536);
+const _: () = assert!(offset_of!(WorkerCounters, too_slow) == 544);
 
 /// One per worker and source slot.
 #[repr(C, align(64))]
@@ -2184,6 +2315,10 @@ mod tests {
             u8::from_le_bytes(core::array::from_fn(|n| pattern(7, n)))
         );
         assert_eq!(
+            v.client_words,
+            u8::from_le_bytes(core::array::from_fn(|n| pattern(8, n)))
+        );
+        assert_eq!(
             v.method,
             core::array::from_fn::<u8, 24, _>(|n| pattern(9, n))
         );
@@ -2435,6 +2570,14 @@ mod tests {
             v.stopping(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(24, n)))
         );
+        assert_eq!(
+            v.newest_generation(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(25, n)))
+        );
+        assert_eq!(
+            v.elder_limit(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(26, n)))
+        );
     }
 
     #[test]
@@ -2610,44 +2753,80 @@ mod tests {
             u64::from_le_bytes(core::array::from_fn(|n| pattern(22, n)))
         );
         assert_eq!(
-            v.samples(),
+            v.tls_handshakes(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(23, n)))
         );
         assert_eq!(
-            v.sample_sum_ns(),
+            v.tls_resumed(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(24, n)))
         );
         assert_eq!(
-            v.void_ns(),
+            v.samples(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(25, n)))
         );
         assert_eq!(
-            v.drops(),
+            v.sample_sum_ns(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(26, n)))
         );
         assert_eq!(
-            v.refused_entries(),
+            v.void_ns(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(27, n)))
         );
         assert_eq!(
-            v.floored(),
+            v.drops(),
             u64::from_le_bytes(core::array::from_fn(|n| pattern(28, n)))
         );
         assert_eq!(
+            v.refused_entries(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(29, n)))
+        );
+        assert_eq!(
+            v.floored(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(30, n)))
+        );
+        assert_eq!(
+            v.tls_failed(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(31, n)))
+        );
+        assert_eq!(
+            v.tls_late(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(32, n)))
+        );
+        assert_eq!(
             v.class_offered(1),
-            u64::from_le_bytes(core::array::from_fn(|n| pattern(29, n + 8)))
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(33, n + 8)))
         );
         assert_eq!(
             v.class_admitted(1),
-            u64::from_le_bytes(core::array::from_fn(|n| pattern(30, n + 8)))
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(34, n + 8)))
         );
         assert_eq!(
             v.class_held(1),
-            u64::from_le_bytes(core::array::from_fn(|n| pattern(31, n + 8)))
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(35, n + 8)))
         );
         assert_eq!(
             v.class_shed(1),
-            u64::from_le_bytes(core::array::from_fn(|n| pattern(32, n + 8)))
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(36, n + 8)))
+        );
+        assert_eq!(
+            v.tls_held(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(37, n)))
+        );
+        assert_eq!(
+            v.proxy_refused(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(38, n)))
+        );
+        assert_eq!(
+            v.kept_bytes(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(39, n)))
+        );
+        assert_eq!(
+            v.kept_refused(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(40, n)))
+        );
+        assert_eq!(
+            v.too_slow(),
+            u64::from_le_bytes(core::array::from_fn(|n| pattern(41, n)))
         );
     }
 

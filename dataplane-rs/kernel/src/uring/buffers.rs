@@ -109,16 +109,16 @@ impl Buffers {
     ///
     /// # Safety
     ///
-    /// The buffer came with a completion and is not given back yet, and the caller keeps a
-    /// [`Buffers::region`] for as long as it uses the bytes.
-    pub(crate) unsafe fn filled<'a>(&self, buffer: u16, length: usize) -> &'a [u8] {
+    /// The buffer came with a completion and is not given back yet, nobody else was lent it since,
+    /// and the caller keeps a [`Buffers::region`] for as long as it uses the bytes.
+    pub(crate) unsafe fn filled<'a>(&self, buffer: u16, length: usize) -> &'a mut [u8] {
         assert!(
             buffer < self.count && length <= self.size as usize,
             "the kernel overran a buffer"
         );
         // SAFETY: inside the mapping by the check above; the kernel does not touch a buffer
-        // between its completion and its return.
-        unsafe { std::slice::from_raw_parts(self.address(buffer), length) }
+        // between its completion and its return, and the caller vouches for the rest.
+        unsafe { std::slice::from_raw_parts_mut(self.address(buffer), length) }
     }
 
     /// Returns a buffer; the kernel sees it at the next [`Buffers::publish`].

@@ -240,10 +240,10 @@ impl Uring {
             if conn.phase != Phase::Open || !conn.receiving {
                 continue;
             }
-            let stash = std::mem::take(&mut conn.stash);
+            let mut stash = std::mem::take(&mut conn.stash);
             if !stash.is_empty() {
                 self.stats.bytes_in += stash.len() as u64;
-                sink.on_data(self, id, &stash);
+                sink.on_data(self, id, &mut stash);
             }
             self.after_recv(sink, id);
         }

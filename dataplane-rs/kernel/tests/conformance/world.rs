@@ -129,7 +129,7 @@ impl Sink for Book {
         }
     }
 
-    fn on_data<B: Backend>(&mut self, io: &mut B, conn: ConnId, data: &[u8]) {
+    fn on_data<B: Backend>(&mut self, io: &mut B, conn: ConnId, data: &mut [u8]) {
         let (echo, toggle) = (self.echo, self.toggle);
         let seen = self.open(conn);
         assert!(!data.is_empty(), "no empty data");

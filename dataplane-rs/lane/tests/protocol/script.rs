@@ -174,6 +174,7 @@ impl Stage {
         let parts = FrameParts {
             method: b"POST",
             target: b"/a",
+            client: b"",
             headers: b"Host: x\r\n",
             index: &[HeaderSpan {
                 name: 0,

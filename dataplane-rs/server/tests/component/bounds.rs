@@ -252,6 +252,7 @@ fn a_config_that_cannot_be_served_names_what_is_wrong() {
             config_version: 1,
             http: Some(bounds),
             sources,
+            ..proto::Snapshot::default()
         };
         sluice_dataplane::Config::new(snapshot, 1 << 20)
     };
@@ -275,6 +276,7 @@ fn a_config_that_cannot_be_served_names_what_is_wrong() {
         config_version: 1,
         http: Some(bounds),
         sources: vec![source("/a", 0)],
+        ..proto::Snapshot::default()
     };
     assert!(
         sluice_dataplane::Config::new(tiny, 4096)

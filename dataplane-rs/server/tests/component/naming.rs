@@ -317,6 +317,7 @@ fn a_config_that_names_what_cannot_be_is_refused_with_the_fields_name() {
             config_version: 1,
             http: Some(Setup::default().http),
             sources: vec![source],
+            ..proto::Snapshot::default()
         };
         sluice_dataplane::Config::new(snapshot, 1 << 20)
     };

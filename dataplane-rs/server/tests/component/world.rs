@@ -81,6 +81,7 @@ impl Default for Setup {
                 max_connections: 200,
                 max_connections_per_ip: 0,
                 max_body: 1 << 20,
+                ..proto::HttpBounds::default()
             },
             sources: vec![source("/a", 0)],
         }
@@ -208,6 +209,7 @@ impl World {
             config_version: version,
             http: Some(http),
             sources,
+            ..proto::Snapshot::default()
         };
         self.plane
             .set_config(Config::new(snapshot, self.plane.ring_size).unwrap());

@@ -233,7 +233,7 @@ func camel(name string) string {
 	var out strings.Builder
 	for _, part := range strings.Split(strings.ToLower(name), "_") {
 		switch part {
-		case "ns", "ms", "dp", "cp", "ip", "id", "http":
+		case "ns", "tls", "ms", "dp", "cp", "ip", "id", "http":
 			out.WriteString(strings.ToUpper(part))
 		case "":
 		default:

@@ -69,7 +69,7 @@ type FrameFlag uint16
 
 // The values of FrameFlag.
 const (
-	FrameFlagTls    FrameFlag = 1
+	FrameFlagTLS    FrameFlag = 1
 	FrameFlagHttp10 FrameFlag = 2
 )
 
@@ -1205,21 +1205,21 @@ const (
 	WorkerCountersTurnNSMaxOffset          = 152
 	WorkerCountersMalformedOffset          = 160
 	WorkerCountersRefusedConnectionsOffset = 168
-	WorkerCountersTlsHandshakesOffset      = 176
-	WorkerCountersTlsResumedOffset         = 184
+	WorkerCountersTLSHandshakesOffset      = 176
+	WorkerCountersTLSResumedOffset         = 184
 	WorkerCountersSamplesOffset            = 192
 	WorkerCountersSampleSumNSOffset        = 200
 	WorkerCountersVoidNSOffset             = 208
 	WorkerCountersDropsOffset              = 216
 	WorkerCountersRefusedEntriesOffset     = 224
 	WorkerCountersFlooredOffset            = 232
-	WorkerCountersTlsFailedOffset          = 240
-	WorkerCountersTlsLateOffset            = 248
+	WorkerCountersTLSFailedOffset          = 240
+	WorkerCountersTLSLateOffset            = 248
 	WorkerCountersClassOfferedOffset       = 256
 	WorkerCountersClassAdmittedOffset      = 320
 	WorkerCountersClassHeldOffset          = 384
 	WorkerCountersClassShedOffset          = 448
-	WorkerCountersTlsHeldOffset            = 512
+	WorkerCountersTLSHeldOffset            = 512
 	WorkerCountersProxyRefusedOffset       = 520
 	WorkerCountersKeptBytesOffset          = 528
 	WorkerCountersKeptRefusedOffset        = 536
@@ -1249,21 +1249,21 @@ type shapeOfWorkerCounters struct {
 	turnNSMax          uint64
 	malformed          uint64
 	refusedConnections uint64
-	tlsHandshakes      uint64
-	tlsResumed         uint64
+	tlSHandshakes      uint64
+	tlSResumed         uint64
 	samples            uint64
 	sampleSumNS        uint64
 	voidNS             uint64
 	drops              uint64
 	refusedEntries     uint64
 	floored            uint64
-	tlsFailed          uint64
-	tlsLate            uint64
+	tlSFailed          uint64
+	tlSLate            uint64
 	classOffered       [8]uint64
 	classAdmitted      [8]uint64
 	classHeld          [8]uint64
 	classShed          [8]uint64
-	tlsHeld            uint64
+	tlSHeld            uint64
 	proxyRefused       uint64
 	keptBytes          uint64
 	keptRefused        uint64
@@ -1295,21 +1295,21 @@ var (
 	_ [152]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.turnNSMax)]byte{}
 	_ [160]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.malformed)]byte{}
 	_ [168]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.refusedConnections)]byte{}
-	_ [176]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlsHandshakes)]byte{}
-	_ [184]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlsResumed)]byte{}
+	_ [176]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlSHandshakes)]byte{}
+	_ [184]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlSResumed)]byte{}
 	_ [192]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.samples)]byte{}
 	_ [200]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.sampleSumNS)]byte{}
 	_ [208]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.voidNS)]byte{}
 	_ [216]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.drops)]byte{}
 	_ [224]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.refusedEntries)]byte{}
 	_ [232]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.floored)]byte{}
-	_ [240]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlsFailed)]byte{}
-	_ [248]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlsLate)]byte{}
+	_ [240]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlSFailed)]byte{}
+	_ [248]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlSLate)]byte{}
 	_ [256]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classOffered)]byte{}
 	_ [320]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classAdmitted)]byte{}
 	_ [384]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classHeld)]byte{}
 	_ [448]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.classShed)]byte{}
-	_ [512]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlsHeld)]byte{}
+	_ [512]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.tlSHeld)]byte{}
 	_ [520]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.proxyRefused)]byte{}
 	_ [528]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.keptBytes)]byte{}
 	_ [536]byte  = [unsafe.Offsetof(shapeOfWorkerCounters{}.keptRefused)]byte{}
@@ -1422,13 +1422,13 @@ func (p WorkerCounters) RefusedConnections() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 168)))
 }
 
-// TlsHandshakes: completed ones
-func (p WorkerCounters) TlsHandshakes() uint64 {
+// TLSHandshakes: completed ones
+func (p WorkerCounters) TLSHandshakes() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 176)))
 }
 
-// TlsResumed: of these: by a ticket
-func (p WorkerCounters) TlsResumed() uint64 {
+// TLSResumed: of these: by a ticket
+func (p WorkerCounters) TLSResumed() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 184)))
 }
 
@@ -1458,13 +1458,13 @@ func (p WorkerCounters) Floored() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 232)))
 }
 
-// TlsFailed: handshakes that the sender or we broke off
-func (p WorkerCounters) TlsFailed() uint64 {
+// TLSFailed: handshakes that the sender or we broke off
+func (p WorkerCounters) TLSFailed() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 240)))
 }
 
-// TlsLate: of these: not done in time
-func (p WorkerCounters) TlsLate() uint64 {
+// TLSLate: of these: not done in time
+func (p WorkerCounters) TLSLate() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 248)))
 }
 
@@ -1492,8 +1492,8 @@ func (p WorkerCounters) ClassShed(i int) uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 448+8*i)))
 }
 
-// TlsHeld: handshakes that waited for the bound on their rate
-func (p WorkerCounters) TlsHeld() uint64 {
+// TLSHeld: handshakes that waited for the bound on their rate
+func (p WorkerCounters) TLSHeld() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Add(p.base, 512)))
 }
 

@@ -27,6 +27,15 @@ var (
 	held       = desc("ingress_held_requests", "Requests that wait for a slot.")
 	heldMax    = desc("ingress_held_requests_max", "Requests that may wait for a slot.")
 	connection = desc("ingress_connections", "Open connections.")
+	kept       = desc("ingress_receive_memory_bytes",
+		"Bytes of requests that are not whole or wait, as receive_memory bounds them.")
+	driver = desc("dataplane_driver_info", "1 for the way in which the data plane asks the kernel.",
+		"driver")
+	layer = desc("dataplane_sandbox_layer", "1 for each right that the data plane gave up.",
+		"layer")
+	retiring = desc("dataplane_retiring", "Older data planes that finish what they have.")
+	expiry   = desc("certificate_expiry_timestamp_seconds",
+		"When the certificate of a listener ends, in seconds since 1970.", "listener", "certificate")
 
 	// One series without class, for any of them, beside one each.
 	overloaded = desc("ingress_overloaded", overloadedHelp)
@@ -121,6 +130,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	s.gauge(inflight, float64(slots))
 	s.gauge(held, float64(waiting))
 	s.gauge(connection, float64(connections))
+	s.gauge(kept, float64(all.kept))
+	s.plane(&facts.DataPlane)
+	for _, c := range facts.Certificates {
+		s.gauge(expiry, float64(c.NotAfter.Unix()), c.Listener, c.File)
+	}
 	s.admission(facts.Admission)
 	s.classes(&all)
 	s.dataPlane(&all, facts.BeltWakes)
@@ -168,6 +182,16 @@ func (s scrape) breaker(b *BreakerLook) {
 		s.gauge(signal, g.Value, b.Name, g.Name)
 		s.gauge(signalStale, truth(g.Stale), b.Name, g.Name)
 	}
+}
+
+func (s scrape) plane(p *DataPlane) {
+	if p.Driver != "" {
+		s.gauge(driver, 1, p.Driver)
+	}
+	for _, name := range p.Sandbox {
+		s.gauge(layer, 1, name)
+	}
+	s.gauge(retiring, float64(p.Retiring))
 }
 
 func (s scrape) admission(a Admission) {

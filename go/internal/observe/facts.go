@@ -11,10 +11,13 @@ type Facts struct {
 	ConfigVersion, Generation uint32
 	// Restarts counts data planes that had to be replaced because they died.
 	Restarts  uint64
-	Admission Admission
-	Lanes     []Lane
-	Journal   Journal
-	Sources   []Source
+	DataPlane DataPlane
+	// Certificates are those that listeners show.
+	Certificates []Certificate
+	Admission    Admission
+	Lanes        []Lane
+	Journal      Journal
+	Sources      []Source
 	// Destinations are all that have a queue, configured or not.
 	Destinations []Destination
 	// Breakers are those of destinations and of groups.
@@ -25,6 +28,20 @@ type Facts struct {
 	BeltWakes uint64
 	// Gaps are the entries in the ledger of refusals.
 	Gaps int
+}
+
+// DataPlane is the one that accepts.
+type DataPlane struct {
+	Driver  string
+	Sandbox []string // what it gave up
+	// Retiring are older ones that finish what they have.
+	Retiring int
+}
+
+// Certificate is one that a listener shows.
+type Certificate struct {
+	Listener, File string
+	NotAfter       time.Time
 }
 
 // Admission is the policy in force.

@@ -190,6 +190,9 @@ func TestCountersAreSummedOverWorkersAndDataPlanes(t *testing.T) {
 	first.source(1, 1, shmabi.SourceCountersShedHoldOffset, 2) // shed_hold
 	first.source(1, 2, shmabi.SourceCountersCode2xxOffset, 77) // a slot without a source
 	second.source(0, 0, shmabi.SourceCountersCode2xxOffset, 1)
+	first.worker(0, shmabi.WorkerCountersKeptBytesOffset, 300)
+	first.worker(0, shmabi.WorkerCountersTLSHandshakesOffset, 8)
+	second.worker(0, shmabi.WorkerCountersKeptBytesOffset, 45)
 	m.Attach(1, first, slotNames)
 	m.Attach(2, second, slotNames)
 	text := scrapeText(t, m)
@@ -199,6 +202,8 @@ func TestCountersAreSummedOverWorkersAndDataPlanes(t *testing.T) {
 		"webhook_ingress_inflight_requests 7",
 		"webhook_ingress_held_requests 1",
 		"webhook_ingress_connections 14",
+		"webhook_ingress_receive_memory_bytes 345",
+		"webhook_dataplane_tls_handshakes_total 8",
 		`webhook_ingress_requests_total{code="2xx",source="github"} 100`,
 		`webhook_ingress_requests_total{code="401",source="stripe"} 5`,
 		`webhook_ingress_shed_total{priority="default",reason="hold",source="stripe"} 2`)
@@ -208,6 +213,23 @@ func TestCountersAreSummedOverWorkersAndDataPlanes(t *testing.T) {
 	if strings.Contains(text, " 77\n") {
 		t.Error("a slot without a source is shown")
 	}
+	m.Detach(1)
+	has(t, scrapeText(t, m), "webhook_ingress_receive_memory_bytes 45",
+		"webhook_dataplane_tls_handshakes_total 8")
+}
+
+func TestTheDataPlaneShowsItsWayAndWhatItGaveUp(t *testing.T) {
+	m := newMetrics(func(f *Facts) {
+		f.DataPlane = DataPlane{Driver: "epoll", Sandbox: []string{"user", "seccomp"}, Retiring: 1}
+		f.Certificates = []Certificate{{"0.0.0.0:8443", "/etc/tls.crt", time.Unix(1_900_000_000, 0)}}
+	}, nil)
+	has(t, scrapeText(t, m),
+		`webhook_dataplane_driver_info{driver="epoll"} 1`,
+		`webhook_dataplane_sandbox_layer{layer="user"} 1`,
+		`webhook_dataplane_sandbox_layer{layer="seccomp"} 1`,
+		"webhook_dataplane_retiring 1",
+		`webhook_certificate_expiry_timestamp_seconds{certificate="/etc/tls.crt",`+
+			`listener="0.0.0.0:8443"} 1.9e+09`)
 }
 
 func TestAdmissionIsShownByClassAndBySource(t *testing.T) {

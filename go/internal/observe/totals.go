@@ -56,6 +56,7 @@ func (m *Metrics) read() (all totals, inflight, held, connections uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all = m.past.clone()
+	all.kept = 0 // the dead keep nothing
 	for _, p := range m.planes {
 		all.add(p)
 		inflight += p.counters.Inflight()
@@ -69,6 +70,7 @@ func (m *Metrics) read() (all totals, inflight, held, connections uint64) {
 type totals struct {
 	workers   [len(workerWords)]uint64
 	requests  uint64
+	kept      uint64 // bytes; of those that live
 	doorbells uint64 // rung in either direction
 	turnMax   uint64
 	drops     uint64
@@ -122,6 +124,7 @@ func (t *totals) add(p plane) {
 		t.requests += words.Requests()
 		t.doorbells += words.Rings() + words.Wakes()
 		t.turnMax = max(t.turnMax, words.TurnNSMax())
+		t.kept += words.KeptBytes()
 		t.drops += words.Drops()
 		for class := range t.classes {
 			c := &t.classes[class]
@@ -210,6 +213,23 @@ var workerWords = [...]workerWord{
 		shmabi.WorkerCounters.Closed),
 	workerTotal("connections_refused_total", "Connections over max_connections.",
 		shmabi.WorkerCounters.RefusedConnections),
+	workerTotal("tls_handshakes_total", "TLS handshakes that were completed.",
+		shmabi.WorkerCounters.TLSHandshakes),
+	workerTotal("tls_resumed_total", "TLS handshakes that a ticket has shortened.",
+		shmabi.WorkerCounters.TLSResumed),
+	workerTotal("tls_failed_total", "TLS handshakes that were broken off, the late ones included.",
+		shmabi.WorkerCounters.TLSFailed),
+	workerTotal("tls_late_total", "TLS handshakes that were not done within handshake_timeout.",
+		shmabi.WorkerCounters.TLSLate),
+	workerTotal("tls_held_total", "TLS handshakes that waited for handshake_rate.",
+		shmabi.WorkerCounters.TLSHeld),
+	workerTotal("proxy_refused_total",
+		"Connections without the PROXY header that their peer owes, or with a wrong one.",
+		shmabi.WorkerCounters.ProxyRefused),
+	workerTotal("too_slow_total", "Requests that did not come in time (408).",
+		shmabi.WorkerCounters.TooSlow),
+	workerTotal("receive_memory_refused_total", "Requests that found no room in receive_memory.",
+		shmabi.WorkerCounters.KeptRefused),
 	workerTotal("requests_total", "Requests whose head was parsed.",
 		shmabi.WorkerCounters.Requests),
 	workerTotal("malformed_total", "Requests that were not HTTP as it must be.",

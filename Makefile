@@ -108,6 +108,7 @@ generate: tools ## writes the generated files again (layout faces, gRPC code)
 .PHONY: bench
 bench: bench-tools ## sluice beside its peers, in the same minute; BENCH_FLAGS goes to bench/run
 	@scripts/with-postgres --if-present $(TOOLS)/bench $(BENCH_FLAGS)
+	@$(MAKE) --no-print-directory bench-tls
 
 .PHONY: bench-overload
 bench-overload: bench-tools ## overload and recovery, judged; BENCH_FLAGS=-quick is two minutes of it
@@ -116,6 +117,11 @@ bench-overload: bench-tools ## overload and recovery, judged; BENCH_FLAGS=-quick
 .PHONY: bench-delivery
 bench-delivery: bench-tools ## delivery beside clients written by hand, judged
 	@SLUICE_BENCH_CPU=$$(($$(nproc) - 1)) scripts/with-postgres --if-present $(TOOLS)/bench -delivery -gate $(BENCH_FLAGS)
+
+.PHONY: bench-tls
+bench-tls: bench-tools ## TLS beside nginx and crypto/tls, and beside plain HTTP, judged
+	@scripts/need nginx
+	$(TOOLS)/bench -tls -gate $(BENCH_FLAGS)
 
 .PHONY: bench-tools
 bench-tools: build

@@ -31,6 +31,9 @@ modes, by what a 2xx means
   proxy             passes every request straight on to --url
   post              no server: POSTs --count bodies to --url on --pool connections
   upsert            no server: writes --count rows to --postgres, --batch in a statement
+  tls               net/http over crypto/tls: reads each body and answers 404 (--cert, --key)
+  tls-post          no server: POSTs --bytes to --url for --duration on --pool connections, by --way:
+                    full or resumed handshake (pq: with X25519MLKEM768) for each, or keep-alive
   rawdisk           no server: O_DIRECT|O_DSYNC writes at several sizes, one JSON line each
 
 flags
@@ -50,6 +53,9 @@ type options struct {
 	count    int
 	bytes    int
 	batch    int
+	cert     string
+	key      string
+	way      string
 }
 
 func main() {
@@ -67,11 +73,14 @@ func main() {
 	flags.StringVar(&o.slots, "slots", "8x4ms", "nethttp-slots: servers and the time of each event")
 	flags.IntVar(&o.limit, "limit", 0, "nethttp-slots: requests at once, 503 over it; 0: no limit")
 	flags.StringVar(&o.sizes, "sizes", "4096,65536,262144,1048576", "rawdisk: bytes of a write")
-	flags.DurationVar(&o.length, "duration", 2*time.Second, "rawdisk: time for each size")
-	flags.StringVar(&o.url, "url", "", "proxy, post: where to")
+	flags.DurationVar(&o.length, "duration", 2*time.Second, "rawdisk, tls-post: how long")
+	flags.StringVar(&o.url, "url", "", "proxy, post, tls-post: where to")
 	flags.IntVar(&o.count, "count", 20000, "post, upsert: how many")
-	flags.IntVar(&o.bytes, "bytes", 1024, "post, upsert: size of a body")
+	flags.IntVar(&o.bytes, "bytes", 1024, "post, tls-post, upsert: size of a body")
 	flags.IntVar(&o.batch, "batch", 256, "upsert: rows of a statement")
+	flags.StringVar(&o.cert, "cert", "", "tls: PEM file of the certificate")
+	flags.StringVar(&o.key, "key", "", "tls: PEM file of its key")
+	flags.StringVar(&o.way, "way", "keep-alive", "tls-post: full, resumed, pq or keep-alive")
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage); flags.PrintDefaults() }
 	mode := os.Args[1]
 	_ = flags.Parse(os.Args[2:])
@@ -110,6 +119,10 @@ func run(ctx context.Context, mode string, o options) error {
 		return post(ctx, os.Stdout, o)
 	case "upsert":
 		return upsert(ctx, os.Stdout, o)
+	case "tls":
+		return serveTLS(ctx, o)
+	case "tls-post":
+		return postTLS(ctx, os.Stdout, o)
 	case "rawdisk":
 		return rawdisk(os.Stdout, o)
 	default:
@@ -145,15 +158,10 @@ func slots(ctx context.Context, o options) error {
 
 // serve prints the address that it got and runs until ctx ends.
 func serve(ctx context.Context, address string, hook http.Handler) error {
-	var lc net.ListenConfig
-	// Go listens with MPTCP by default, which costs every plain TCP sender a little; the peer
-	// is to be at its best.
-	lc.SetMultipathTCP(false)
-	listener, err := lc.Listen(ctx, "tcp", address)
+	listener, err := listen(ctx, address)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("listening on %s\n", listener.Addr())
 	server := &http.Server{Handler: hook, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		<-ctx.Done()
@@ -163,4 +171,17 @@ func serve(ctx context.Context, address string, hook http.Handler) error {
 		return err
 	}
 	return nil
+}
+
+// listen opens the address and prints what it got.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	// Go listens with MPTCP by default, which costs every plain TCP sender a little; the peer
+	// is to be at its best.
+	lc.SetMultipathTCP(false)
+	listener, err := lc.Listen(ctx, "tcp", address)
+	if err == nil {
+		fmt.Printf("listening on %s\n", listener.Addr())
+	}
+	return listener, err
 }

@@ -32,6 +32,7 @@ type options struct {
 	pin      bool
 	overload bool
 	delivery bool
+	tls      bool
 	quick    bool
 	gate     bool
 }
@@ -60,6 +61,7 @@ func main() {
 	flag.BoolVar(&o.overload, "overload", false,
 		"shed and recover instead: "+overloadScenario)
 	flag.BoolVar(&o.delivery, "delivery", false, "deliver instead: http, postgres, delivered")
+	flag.BoolVar(&o.tls, "tls", false, "TLS instead: handshakes, keep-alive, bulk, beside plain")
 	flag.BoolVar(&o.quick, "quick", false, "with -overload, two minutes of it: "+quickOverload)
 	flag.Parse()
 	if o.overload && o.scenario == speedScenario {
@@ -102,6 +104,9 @@ func bench(o options) (int, error) {
 	}
 	if o.delivery {
 		run = delivery
+	}
+	if o.tls {
+		run = secured
 	}
 	missed, err := run(out, o)
 	if err == nil {

@@ -24,8 +24,7 @@ type source struct {
 // folder of the secrets' files.
 func configuration(data, shm, listen, admin, secrets, more string, sources []source) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "data_dir: %s\nshm_dir: %s\nworkers: 1\nlisteners:\n  - address: %s\n",
-		data, shm, listen)
+	fmt.Fprintf(&b, "data_dir: %s\nshm_dir: %s\nworkers: 1\nlisteners:\n%s", data, shm, listen)
 	fmt.Fprintf(&b, "admin:\n  http: %s\n%ssources:\n", admin, more)
 	for _, s := range sources {
 		proof := s.proof
@@ -47,6 +46,7 @@ func configuration(data, shm, listen, admin, secrets, more string, sources []sou
 type gateway struct {
 	o       options
 	base    string // http://HOST:PORT of its senders
+	secure  string // https://HOST:PORT of them; empty: there is no certificate
 	metrics string // address of /metrics
 	config  string // its configuration file
 	admin   string
@@ -61,12 +61,19 @@ type gateway struct {
 func startSluice(
 	o options, dir, more string, sources []source, args ...string,
 ) (*gateway, error) {
+	return startListening(o, dir, more, nil, sources, args...)
+}
+
+// startListening is startSluice with a second listener, where there is a certificate for it.
+func startListening(
+	o options, dir, more string, c *certificate, sources []source, args ...string,
+) (*gateway, error) {
 	for _, name := range []string{"sluice", "sluice-dataplane"} {
 		if _, err := os.Stat(filepath.Join(o.bin, name)); err != nil {
 			return nil, fmt.Errorf("%w: %s is not built", errLeftOut, filepath.Join(o.bin, name))
 		}
 	}
-	addresses, err := freeAddresses(2)
+	addresses, err := freeAddresses(3)
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +86,15 @@ func startSluice(
 		config: filepath.Join(dir, "sluice.yaml"), shm: shm, args: args,
 	}
 	g.metrics = g.admin + "/metrics"
+	listen := "  - address: " + addresses[0] + "\n"
+	if c != nil {
+		g.secure = "https://" + addresses[2]
+		listen += "  - address: " + addresses[2] + "\n    tls: {certificates: [{cert: " + c.cert +
+			", key: " + c.key + "}]}\n"
+	}
 	files := map[string]string{
-		g.config: configuration(filepath.Join(dir, "data"), shm, addresses[0], addresses[1], dir,
-			more, sources),
+		g.config: configuration(filepath.Join(dir, "data"), shm, listen, addresses[1], dir, more,
+			sources),
 	}
 	for _, s := range sources {
 		files[filepath.Join(dir, s.name+".secret")] = s.secret

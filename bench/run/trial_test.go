@@ -147,7 +147,7 @@ func TestTheScenariosAskForWhatTheGatesJudge(t *testing.T) {
 }
 
 func TestTheConfigurationNamesEverySource(t *testing.T) {
-	text := configuration("d", "s", "a", "h", "f", fronts[1].config, []source{
+	text := configuration("d", "s", "  - address: a\n", "h", "f", fronts[1].config, []source{
 		{name: "high", acknowledge: "durable", priority: "high", proof: ownProof},
 		{name: "plain", acknowledge: "ring"},
 	})

@@ -32,8 +32,8 @@ modes, by what a 2xx means
   post              no server: POSTs --count bodies to --url on --pool connections
   upsert            no server: writes --count rows to --postgres, --batch in a statement
   tls               net/http over crypto/tls: reads each body and answers 404 (--cert, --key)
-  tls-post          no server: POSTs --bytes to --url for --duration on --pool connections, by --way:
-                    full or resumed handshake (pq: with X25519MLKEM768) for each, or keep-alive
+  tls-post          no server: POSTs --bytes to --url for --duration on --pool connections, by
+                    --way: full or resumed handshake for each (pq: by X25519MLKEM768), or keep-alive
   rawdisk           no server: O_DIRECT|O_DSYNC writes at several sizes, one JSON line each
 
 flags

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// nowhere reads each body and has no use for it, as a gateway does with a path that nobody has: what
-// is compared is TLS and HTTP.
+// nowhere reads each body and has no use for it, as a gateway does with a path that nobody has:
+// what is compared is TLS and HTTP.
 func nowhere(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	http.Error(w, "no such path", http.StatusNotFound)

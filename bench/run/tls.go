@@ -88,8 +88,8 @@ type terminator struct {
 	stop  func()
 }
 
-// secured measures what TLS costs the data plane beside nginx and crypto/tls, and beside plain HTTP.
-// All of them read a body that nobody wants, so that nothing but TLS and HTTP is compared.
+// secured measures what TLS costs the data plane beside nginx and crypto/tls, and beside plain
+// HTTP. All of them read a body that nobody wants, so that nothing but TLS and HTTP is compared.
 func secured(out io.Writer, o options) (int, error) {
 	dir, err := os.MkdirTemp(o.dir, "tls-")
 	if err == nil {

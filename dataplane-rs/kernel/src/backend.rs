@@ -78,7 +78,7 @@ pub trait Sink {
 /// One thread's access to the kernel. Made and used on that thread only.
 pub trait Backend: Sized {
     /// Accepts connections on `socket`, which must listen already; the backend keeps its own
-    /// duplicate of it. Options of accepted sockets (`TCP_NODELAY`, `SO_RCVBUF`, keepalive) are
+    /// duplicate of it, and makes it non-blocking for all who share it. Options of accepted sockets (`TCP_NODELAY`, `SO_RCVBUF`, keepalive) are
     /// inherited from the listener, so set them there.
     fn listen(&mut self, socket: BorrowedFd<'_>, share: Share) -> Result<ListenerId, Error>;
 
@@ -90,7 +90,8 @@ pub trait Backend: Sized {
     fn unlisten(&mut self, listener: ListenerId);
 
     /// Takes over a connection that came with [`Sink::on_accept`] and begins to receive from it.
-    /// Gives the socket back when all [`Options::conns_max`] seats are taken.
+    /// Gives the socket back when all [`Options::conns_max`] seats are taken, or the kernel has
+    /// no room to watch another one.
     fn attach(&mut self, socket: OwnedFd) -> Result<ConnId, OwnedFd>;
 
     /// Turns receiving off or on. While off neither `on_data` nor `on_eof` is called; what the
@@ -138,8 +139,8 @@ pub trait Backend: Sized {
 pub enum Share {
     /// Nobody: the usual case, one `SO_REUSEPORT` socket per worker.
     Exclusive,
-    /// Other workers, too (a single socket from systemd). One connection is accepted at a time,
-    /// because a multishot accept would give nearly all of them to one worker.
+    /// Other workers, too (a single socket from systemd). Each accepts one connection at a time
+    /// and goes behind the others, because the kernel would give nearly all of them to one.
     Shared,
 }
 
@@ -234,6 +235,25 @@ impl Wait {
             ..self
         }
     }
+
+    /// The same without waiting.
+    pub(crate) fn only_look(self) -> Wait {
+        Wait {
+            at_most: Some(Duration::ZERO),
+            ..self
+        }
+    }
+
+    /// The same, but not longer than until `at`; both are nanoseconds of the boot clock. Rounded
+    /// up, so that the turn after this wait does not find it still too early.
+    pub(crate) fn not_past(self, at: u64, now: u64) -> Wait {
+        let left = Duration::from_nanos(at.saturating_sub(now));
+        let at_most = self.at_most.map_or(left, |limit| limit.min(left));
+        Wait {
+            at_most: Some(at_most + Duration::from_micros(1)),
+            ..self
+        }
+    }
 }
 
 /// The size of everything a backend holds. No default is a tuned policy: the control plane's
@@ -242,11 +262,13 @@ impl Wait {
 pub struct Options {
     /// Size of one receive buffer in bytes; a multiple of 4096.
     pub buffer_size: u32,
-    /// Receive buffers, a power of two of at most 32768; all are mapped up front.
+    /// Receive buffers, a power of two of at most 32768; all are mapped up front. A backend that
+    /// receives only when there is something needs one.
     pub buffers: u16,
     /// Seats for connections, at most 2^20.
     pub conns_max: u32,
-    /// Completion queue entries; at least twice `conns_max` spares overflows.
+    /// Completion queue entries; at least twice `conns_max` spares overflows. With epoll, the
+    /// most events of one turn.
     pub cq_entries: u32,
     /// How long descriptors may be lacking before waiting connections are refused one by one
     /// instead of being left to wait.
@@ -255,9 +277,13 @@ pub struct Options {
     pub fd_retry: Duration,
     /// Seats for listeners.
     pub listeners_max: u32,
+    /// Whether a ring is made unable to do anything but what this crate asks of it, so that a
+    /// worker that was taken over cannot open or connect through it (a seccomp filter does not
+    /// see what a ring does). Means nothing to a backend without a ring.
+    pub restrict: bool,
     /// Unfinished sends per connection.
     pub sends_max: u32,
-    /// Submission queue entries.
+    /// Submission queue entries, if there is such a queue.
     pub sq_entries: u32,
     /// Seats for watched eventfds.
     pub wakes_max: u32,
@@ -312,6 +338,7 @@ impl Default for Options {
             fd_patience: Duration::from_secs(1),
             fd_retry: Duration::from_millis(20),
             listeners_max: 64,
+            restrict: false,
             sends_max: 8,
             sq_entries: 1024,
             wakes_max: 8,

@@ -24,6 +24,8 @@ impl fmt::Display for Missing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
+    /// A security module (SELinux, or a BPF program) denies `io_uring_setup`.
+    Forbidden,
     /// Rings of the smallest useful size need more locked memory than RLIMIT_MEMLOCK allows.
     LockedMemory {
         /// The limit in bytes.
@@ -33,8 +35,11 @@ pub enum Refusal {
     Missing(Vec<Missing>),
     /// `io_uring_setup` says ENOSYS: a kernel built without io_uring, or a sandbox that hides it.
     NoSuchCall,
-    /// A seccomp filter (or another security module) forbids `io_uring_setup`.
-    Sandboxed,
+    /// A seccomp filter forbids or hides `io_uring_setup`.
+    Sandboxed {
+        /// What it answers.
+        errno: Errno,
+    },
     /// A feature is listed but does not do what it should in the self-test.
     SelfTest {
         /// The step that went wrong.
@@ -54,6 +59,10 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Refusal::Forbidden => f.write_str(
+                "a security module denies io_uring_setup, while kernel.io_uring_disabled and \
+                 seccomp do not; allow io_uring in the policy that confines this process",
+            ),
             Refusal::LockedMemory { limit } => write!(
                 f,
                 "RLIMIT_MEMLOCK of {limit} bytes is too small for the smallest ring; \
@@ -67,17 +76,25 @@ impl fmt::Display for Refusal {
                 }
                 Ok(())
             }
-            Refusal::NoSuchCall => {
-                f.write_str("ENOSYS: a kernel without io_uring, or a sandbox that hides it")
-            }
-            Refusal::Sandboxed => f.write_str(
-                "EPERM while kernel.io_uring_disabled is 0 or absent: a seccomp filter or \
-                 security module forbids it",
+            Refusal::NoSuchCall => f.write_str(
+                "ENOSYS: this kernel was built without io_uring (CONFIG_IO_URING), or a sandbox \
+                 hides it",
+            ),
+            Refusal::Sandboxed { errno } => write!(
+                f,
+                "a seccomp filter, such as containers have by default, answers io_uring_setup \
+                 with {errno}; allow io_uring_setup, io_uring_enter and io_uring_register in \
+                 the container's seccomp profile"
             ),
             Refusal::SelfTest { step, seen } => write!(f, "self-test step {step:?}: {seen}"),
-            Refusal::SwitchedOff { value } => {
-                write!(f, "the sysctl kernel.io_uring_disabled is {value}")
-            }
+            Refusal::SwitchedOff { value: 1 } => f.write_str(
+                "the sysctl kernel.io_uring_disabled is 1; set it to 0, or set \
+                 kernel.io_uring_group to a group of this process",
+            ),
+            Refusal::SwitchedOff { value } => write!(
+                f,
+                "the sysctl kernel.io_uring_disabled is {value}; set it to 0"
+            ),
             Refusal::Unexpected(errno) => write!(f, "io_uring_setup: {errno}"),
         }
     }
@@ -110,6 +127,9 @@ pub struct Caps {
     pub refusal: Option<Refusal>,
     /// The ring's descriptor is registered, which spares a lookup per turn.
     pub registered_ring: bool,
+    /// The ring takes only the operations that this crate uses ([`crate::Options::restrict`]).
+    /// Never in a probe's report.
+    pub restricted: bool,
     /// Setup flags in force, by name.
     pub setup: Vec<&'static str>,
     /// Submission queue entries as granted.
@@ -138,6 +158,7 @@ impl Caps {
             text(&mut out, "refusal", &refusal.to_string());
         }
         flag(&mut out, "registered_ring", self.registered_ring);
+        flag(&mut out, "restricted", self.restricted);
         list(
             &mut out,
             "setup",
@@ -246,8 +267,8 @@ mod tests {
              \"gather\":false,\"kernel\":\"6.1\\\"\\\\\\u000a\",\
              \"lacking\":[\"gather (Linux 6.12)\"],\"no_iowait\":false,\
              \"recv_capped\":false,\
-             \"refusal\":\"the sysctl kernel.io_uring_disabled is 2\",\
-             \"registered_ring\":false,\"setup\":[],\"sq_entries\":0}"
+             \"refusal\":\"the sysctl kernel.io_uring_disabled is 2; set it to 0\",\
+             \"registered_ring\":false,\"restricted\":false,\"setup\":[],\"sq_entries\":0}"
         );
     }
 }

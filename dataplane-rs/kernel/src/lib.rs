@@ -22,15 +22,23 @@
 
 mod backend;
 mod caps;
+mod epoll;
 mod error;
 mod ids;
+mod outbox;
+mod phases;
 mod probe;
+pub mod sandbox;
+mod seats;
+mod shortage;
 mod stats;
 pub mod sys;
+mod tag;
 mod uring;
 
 pub use backend::{Backend, Close, Options, SendBuf, SendRefused, Share, Sink, Wait, WhyRefused};
 pub use caps::{Caps, Missing, Refusal};
+pub use epoll::Epoll;
 pub use error::{Errno, Error};
 pub use ids::{ConnId, ListenerId, WakeId};
 pub use probe::probe;

@@ -15,7 +15,8 @@ use io_uring::{cqueue, opcode, squeue, types};
 
 use crate::caps::{Missing, Refusal};
 use crate::sys::EventFd;
-use crate::uring::{Buffers, GROUP, Op, Ring, Tag};
+use crate::tag::{Op, Tag};
+use crate::uring::{Buffers, GROUP, Ring};
 use crate::{Caps, Errno, Error, Options, Wait, sys};
 
 /// A step of the self-test that takes longer than this has hung.

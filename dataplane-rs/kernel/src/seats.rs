@@ -3,7 +3,7 @@
 use crate::ids::GENERATION_MASK;
 
 /// The table. It never grows past its capacity.
-pub(super) struct Seats<T> {
+pub(crate) struct Seats<T> {
     seats: Vec<Seat<T>>,
     /// Free seats that were used before; the last freed is the next taken (its memory is warm).
     free: Vec<u32>,
@@ -17,7 +17,7 @@ struct Seat<T> {
 }
 
 impl<T> Seats<T> {
-    pub(super) fn new(capacity: usize) -> Seats<T> {
+    pub(crate) fn new(capacity: usize) -> Seats<T> {
         Seats {
             seats: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
@@ -26,16 +26,16 @@ impl<T> Seats<T> {
         }
     }
 
-    pub(super) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    pub(super) fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         self.taken
     }
 
     /// Seats `value`; gives it back when the table is full.
-    pub(super) fn take(&mut self, value: T) -> Result<(u32, u32), T> {
+    pub(crate) fn take(&mut self, value: T) -> Result<(u32, u32), T> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.seats.len() == self.capacity => return Err(value),
@@ -54,7 +54,7 @@ impl<T> Seats<T> {
     }
 
     /// What sits there, if it is still of this generation.
-    pub(super) fn at(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+    pub(crate) fn at(&mut self, index: u32, generation: u32) -> Option<&mut T> {
         let seat = self.seats.get_mut(index as usize)?;
         if seat.generation == generation {
             seat.value.as_mut()
@@ -64,7 +64,7 @@ impl<T> Seats<T> {
     }
 
     /// As [`Seats::at`], to look only.
-    pub(super) fn peek(&self, index: u32, generation: u32) -> Option<&T> {
+    pub(crate) fn peek(&self, index: u32, generation: u32) -> Option<&T> {
         let seat = self.seats.get(index as usize)?;
         if seat.generation == generation {
             seat.value.as_ref()
@@ -74,7 +74,7 @@ impl<T> Seats<T> {
     }
 
     /// Empties a seat and makes its next use another generation.
-    pub(super) fn free(&mut self, index: u32, generation: u32) -> Option<T> {
+    pub(crate) fn free(&mut self, index: u32, generation: u32) -> Option<T> {
         let seat = self.seats.get_mut(index as usize)?;
         if seat.generation != generation {
             return None;
@@ -87,7 +87,7 @@ impl<T> Seats<T> {
     }
 
     /// Everything seated, in seat order.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, u32, &mut T)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, u32, &mut T)> {
         self.seats
             .iter_mut()
             .enumerate()

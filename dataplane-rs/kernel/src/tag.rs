@@ -1,4 +1,4 @@
-//! What travels in a submission's user data and comes back with its completions.
+//! What travels in the user data of a submission or registration and comes back with its events.
 //!
 //! ```text
 //!  63      56 55                    32 31                              0
@@ -23,7 +23,7 @@ pub(crate) enum Op {
     CancelRecv,
     /// A cancel whose own completion means nothing: the cancelled thing's completion does.
     CancelQuiet,
-    /// Receive on a connection's seat.
+    /// Receive on a connection's seat. With epoll, whatever a connection is ready for.
     Recv,
     /// Send on a connection's seat.
     Send,

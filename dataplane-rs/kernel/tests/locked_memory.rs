@@ -4,8 +4,11 @@ use std::thread;
 
 use sluice_kernel::{Backend, Caps, Error, Options, Refusal, Uring, probe};
 
-/// Any user that is not root: for root the limit is not enforced.
-const NOBODY: u32 = 65534;
+/// A user that is not root, for whom the limit is not enforced, and that nobody else is: locked
+/// memory is counted per user.
+fn nobody_else() -> u32 {
+    0x4000_0000 + std::process::id()
+}
 
 fn ring_with(limit: u64, options: &Options) -> Result<Caps, Refusal> {
     let options = options.clone();
@@ -24,10 +27,8 @@ fn ring_with(limit: u64, options: &Options) -> Result<Caps, Refusal> {
                 || libc::setrlimit(libc::RLIMIT_MEMLOCK, &hard) == 0;
             assert!(set);
             if libc::geteuid() == 0 {
-                assert_eq!(
-                    libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY),
-                    0
-                );
+                let user = nobody_else();
+                assert_eq!(libc::syscall(libc::SYS_setresuid, user, user, user), 0);
             }
         }
         match Uring::new(&options, &probe()?) {

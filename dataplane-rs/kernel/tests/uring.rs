@@ -49,3 +49,36 @@ fn an_overflown_completion_queue_ends_multishots_that_are_armed_again() {
         );
     }
 }
+
+/// A ring that takes only the operations that the backend uses.
+mod restricted {
+    use super::{Options, Uring, conformance};
+    use sluice_kernel::Backend;
+
+    fn make(options: &Options) -> Option<Uring> {
+        let ring = super::make(&Options {
+            restrict: true,
+            ..options.clone()
+        })?;
+        assert!(ring.caps().restricted, "{}", ring.caps());
+        Some(ring)
+    }
+
+    conformance::whole_suite!(make);
+}
+
+/// A ring with room for next to nothing, and a single buffer.
+mod tiny {
+    use super::{Options, Uring, conformance};
+
+    fn make(options: &Options) -> Option<Uring> {
+        super::make(&Options {
+            buffers: 1,
+            cq_entries: 2,
+            sq_entries: 1,
+            ..options.clone()
+        })
+    }
+
+    conformance::whole_suite!(make);
+}

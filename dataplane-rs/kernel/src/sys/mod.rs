@@ -10,6 +10,7 @@ mod fd_passing;
 mod process;
 mod sigbus;
 mod socket;
+mod stream;
 
 pub use clock::{boot_ns, wall_ns};
 pub use eventfd::EventFd;
@@ -19,7 +20,8 @@ pub use process::{
 };
 pub use sigbus::report_sigbus;
 pub use socket::{
-    accept_queue, local_addr, peer_addr, peer_credentials, set_linger_reset, set_nodelay,
-    shutdown_write,
+    accept_queue, local_addr, peer_addr, peer_credentials, same_socket, set_linger_reset,
+    set_nodelay, shutdown_write,
 };
 pub(crate) use socket::{connected_pair, loopback_listener, shutdown_both};
+pub(crate) use stream::{accept, must_listen, receive, send, set_nonblocking};

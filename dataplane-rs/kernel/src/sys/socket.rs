@@ -84,6 +84,21 @@ pub fn accept_queue(listener: BorrowedFd<'_>) -> Result<(u32, u32), Error> {
     Ok((info.tcpi_unacked, info.tcpi_sacked))
 }
 
+/// Whether both descriptors are one and the same socket, however each was come by (inherited,
+/// passed, duplicated): every socket has an inode of its own in the kernel's socket file system.
+/// `false`, too, if one of them cannot be asked.
+pub fn same_socket(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    inode(one).is_some_and(|inode_of_one| inode(other) == Some(inode_of_one))
+}
+
+fn inode(socket: BorrowedFd<'_>) -> Option<(libc::dev_t, libc::ino_t)> {
+    // SAFETY: stat is plain data, for which zero is valid.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is a valid struct for the call to fill in.
+    let result = unsafe { libc::fstat(socket.as_raw_fd(), &mut stat) };
+    (result == 0).then_some((stat.st_dev, stat.st_ino))
+}
+
 /// Sends small segments at once. Listeners hand this on to what they accept.
 pub fn set_nodelay(socket: BorrowedFd<'_>) -> Result<(), Error> {
     set_option(
@@ -128,7 +143,7 @@ fn shutdown(socket: BorrowedFd<'_>, how: libc::c_int) -> Result<(), Error> {
     }
 }
 
-fn get_option<T>(
+pub(super) fn get_option<T>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
     name: libc::c_int,
@@ -220,6 +235,19 @@ mod tests {
             ),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_duplicate_is_the_same_socket_and_one_on_the_same_port_is_not() {
+        let (listener, address) = loopback_listener().unwrap();
+        let twin = listener.try_clone().unwrap();
+        assert!(same_socket(listener.as_fd(), twin.as_fd()));
+        let (other, _) = loopback_listener().unwrap();
+        assert!(!same_socket(listener.as_fd(), other.as_fd()));
+        let near = connected_pair(address).unwrap();
+        let far = TcpListener::from(twin).accept().unwrap().0;
+        assert!(!same_socket(near.as_fd(), far.as_fd()));
+        assert!(!same_socket(listener.as_fd(), far.as_fd()));
     }
 
     #[test]

@@ -1,53 +1,38 @@
 //! What is known of one connection, and the orders that change it.
 //!
 //! A seat is freed only when none of its operations (receive, send, cancels) is in flight: the
-//! kernel may still write completions for it, and may still read the head of `sends`.
+//! kernel may still write completions for it, and may still read the rest of `outbox`.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use io_uring::{opcode, types};
 
 use super::Uring;
 use super::buffers::GROUP;
-use super::tag::{Op, Tag};
+use crate::outbox::Outbox;
+use crate::phases::ConnPhase;
+use crate::tag::{Op, Tag};
 use crate::{Close, ConnId, Errno, SendBuf, SendRefused, WhyRefused, sys};
-
-/// Where a connection stands. See the diagram in `backend.rs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Open,
-    /// Closing gracefully: queued sends go out first.
-    Flushing,
-    /// FIN is sent; what the peer still sends is thrown away until its FIN.
-    Lingering,
-    /// Only waits for the kernel to let go.
-    Tearing,
-    /// The socket is closed; the sink is told before this turn ends.
-    Gone,
-}
 
 pub(super) struct Conn {
     /// `None` from the moment it is closed.
     pub(super) socket: Option<OwnedFd>,
-    pub(super) phase: Phase,
+    pub(super) phase: ConnPhase,
     /// The sink (or the lingering) wants bytes.
     pub(super) receiving: bool,
     /// A multishot receive is in flight.
     pub(super) armed: bool,
-    /// Waits in the queue of those that found no buffer.
+    /// Has received something since the receive was armed.
+    pub(super) fed: bool,
+    /// Waits in the queue of those that found no buffer, or had their share.
     pub(super) starved: bool,
     /// Waits in the queue of those that receive again after a pause.
     pub(super) resumed: bool,
     /// Cancels in flight.
     pub(super) cancels: u8,
-    /// A send of the head of `sends` is in flight.
+    /// A send of the rest of `outbox` is in flight.
     pub(super) sending: bool,
-    pub(super) sends: VecDeque<SendBuf>,
-    /// How much of the head of `sends` went out.
-    pub(super) sent: usize,
-    /// A send failed; there is no more sending.
-    pub(super) send_broken: bool,
+    pub(super) outbox: Outbox,
     /// Bytes that came while receiving was off.
     pub(super) stash: Vec<u8>,
     /// The peer's end, once seen: FIN or an error.
@@ -60,16 +45,15 @@ impl Conn {
     fn new(socket: OwnedFd) -> Conn {
         Conn {
             socket: Some(socket),
-            phase: Phase::Open,
+            phase: ConnPhase::Open,
             receiving: true,
             armed: false,
+            fed: false,
             starved: false,
             resumed: false,
             cancels: 0,
             sending: false,
-            sends: VecDeque::new(),
-            sent: 0,
-            send_broken: false,
+            outbox: Outbox::default(),
             stash: Vec::new(),
             ended: None,
             end_told: false,
@@ -82,13 +66,13 @@ impl Conn {
 
     /// Whether a multishot receive should be in flight and is not.
     pub(super) fn wants_recv(&self) -> bool {
-        let open = !matches!(self.phase, Phase::Tearing | Phase::Gone);
+        let open = !matches!(self.phase, ConnPhase::Tearing | ConnPhase::Gone);
         open && self.receiving && !self.armed && !self.starved && self.ended.is_none()
     }
 
     /// Whether the sink may be given bytes right now, in their order.
     pub(super) fn deliverable(&self) -> bool {
-        self.phase == Phase::Open && self.receiving && self.stash.is_empty()
+        self.phase == ConnPhase::Open && self.receiving && self.stash.is_empty()
     }
 
     fn fd(&self) -> Option<types::Fd> {
@@ -123,6 +107,7 @@ impl Uring {
         let Some(fd) = conn.fd() else { return };
         debug_assert!(!conn.armed);
         conn.armed = true;
+        conn.fed = false;
         let entry = opcode::RecvMulti::new(fd, GROUP)
             .len(self.recv_len)
             .build()
@@ -185,7 +170,7 @@ impl Uring {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;
         };
-        if conn.phase != Phase::Open || conn.receiving == on {
+        if conn.phase != ConnPhase::Open || conn.receiving == on {
             return;
         }
         conn.receiving = on;
@@ -204,27 +189,20 @@ impl Uring {
     }
 
     pub(super) fn queue_send(&mut self, id: ConnId, buf: SendBuf) -> Result<(), SendRefused> {
-        let most = self.options.sends_max as usize;
-        let Some(conn) = self.conns.at(id.index, id.generation) else {
-            return Err(SendRefused {
+        let most = self.options.sends_max;
+        match self.conns.at(id.index, id.generation) {
+            Some(conn) if conn.phase == ConnPhase::Open => {
+                conn.outbox.put(buf, most)?;
+                if !conn.sending {
+                    self.start_send(id);
+                }
+                Ok(())
+            }
+            _ => Err(SendRefused {
                 buf,
                 why: WhyRefused::Closed,
-            });
-        };
-        let why = if conn.phase != Phase::Open || conn.send_broken {
-            WhyRefused::Closed
-        } else if buf.as_slice().is_empty() {
-            WhyRefused::Empty
-        } else if conn.sends.len() >= most {
-            WhyRefused::QueueFull
-        } else {
-            conn.sends.push_back(buf);
-            if !conn.sending {
-                self.start_send(id);
-            }
-            return Ok(());
-        };
-        Err(SendRefused { buf, why })
+            }),
+        }
     }
 
     /// Puts what is left of the oldest unfinished send in flight.
@@ -232,11 +210,10 @@ impl Uring {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;
         };
-        let (Some(fd), Some(head)) = (conn.fd(), conn.sends.front()) else {
+        let (Some(fd), Some(rest)) = (conn.fd(), conn.outbox.rest()) else {
             return;
         };
         debug_assert!(!conn.sending);
-        let rest = &head.as_slice()[conn.sent..];
         // The kernel's own limit for one transfer is a little below this (MAX_RW_COUNT).
         let length = rest.len().min(1 << 30) as u32;
         let entry = opcode::Send::new(fd, rest.as_ptr(), length)
@@ -251,7 +228,7 @@ impl Uring {
                 .pack(),
             );
         conn.sending = true;
-        // SAFETY: the bytes are static or on the heap, and stay where they are while `sends`
+        // SAFETY: the bytes are static or on the heap, and stay where they are while `outbox`
         // owns them, which is at least until the completion clears `sending`.
         unsafe { self.ring.push(entry) };
     }
@@ -261,8 +238,8 @@ impl Uring {
             return;
         };
         match (conn.phase, how) {
-            (Phase::Open, Close::Graceful) => {
-                conn.phase = Phase::Flushing;
+            (ConnPhase::Open, Close::Graceful) => {
+                conn.phase = ConnPhase::Flushing;
                 conn.receiving = true;
                 conn.stash = Vec::new();
                 if conn.wants_recv() {
@@ -270,7 +247,10 @@ impl Uring {
                 }
                 self.advance_close(id);
             }
-            (Phase::Open | Phase::Flushing | Phase::Lingering, Close::Now | Close::Abort) => {
+            (
+                ConnPhase::Open | ConnPhase::Flushing | ConnPhase::Lingering,
+                Close::Now | Close::Abort,
+            ) => {
                 self.tear(id, how);
             }
             _ => {}
@@ -282,11 +262,11 @@ impl Uring {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;
         };
-        if conn.phase == Phase::Flushing {
-            if conn.send_broken {
+        if conn.phase == ConnPhase::Flushing {
+            if conn.outbox.broken().is_some() {
                 return self.tear(id, Close::Now);
             }
-            if !conn.sends.is_empty() {
+            if conn.outbox.rest().is_some() {
                 return;
             }
             if conn.ended.is_none() {
@@ -298,9 +278,9 @@ impl Uring {
                     return self.tear(id, Close::Now); // Broken already; nobody to linger for.
                 }
             }
-            conn.phase = Phase::Lingering;
+            conn.phase = ConnPhase::Lingering;
         }
-        if conn.phase == Phase::Lingering && conn.ended.is_some() {
+        if conn.phase == ConnPhase::Lingering && conn.ended.is_some() {
             self.tear(id, Close::Now);
         }
     }
@@ -313,7 +293,7 @@ impl Uring {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;
         };
-        conn.phase = Phase::Tearing;
+        conn.phase = ConnPhase::Tearing;
         let in_flight = conn.in_flight();
         if let Some(socket) = &conn.socket {
             // Both calls fail only on a socket that is broken already, which is what we want.
@@ -338,8 +318,8 @@ impl Uring {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;
         };
-        if conn.phase == Phase::Tearing && !conn.in_flight() {
-            conn.phase = Phase::Gone;
+        if conn.phase == ConnPhase::Tearing && !conn.in_flight() {
+            conn.phase = ConnPhase::Gone;
             conn.socket = None;
             self.gone.push_back(id);
         }

@@ -6,9 +6,9 @@
 use io_uring::cqueue;
 
 use super::Uring;
-use super::conn::Phase;
-use super::tag::{Op, Tag};
-use crate::{ConnId, Errno, ListenerId, SendBuf, Sink, WakeId};
+use crate::phases::ConnPhase;
+use crate::tag::{Op, Tag};
+use crate::{ConnId, Errno, ListenerId, Sink, WakeId};
 
 impl Uring {
     pub(super) fn dispatch<S: Sink>(&mut self, sink: &mut S, completion: &cqueue::Entry) {
@@ -45,12 +45,14 @@ impl Uring {
             None => self.stats.stale += 1,
             Some(conn) => {
                 conn.armed &= more;
+                conn.fed |= result > 0;
                 if result > 0 {
                     let buffer = buffer.expect("data comes in a provided buffer");
                     self.on_bytes(sink, id, buffer, result as usize);
                     self.stats.recv_rearmed += u64::from(!more);
                 } else if result == 0 {
-                    conn.ended.get_or_insert(None);
+                    let broken = conn.outbox.broken();
+                    conn.ended.get_or_insert(broken);
                 } else {
                     self.recv_failed(id, Errno(-result));
                 }
@@ -69,15 +71,15 @@ impl Uring {
         let bytes = unsafe { self.buffers.filled(buffer, length) };
         let Some(conn) = self.conn(id) else { return };
         match conn.phase {
-            Phase::Open if conn.deliverable() => {
+            ConnPhase::Open if conn.deliverable() => {
                 self.stats.bytes_in += length as u64;
                 sink.on_data(self, id, bytes);
             }
-            Phase::Open => {
+            ConnPhase::Open => {
                 conn.stash.extend_from_slice(bytes);
                 self.stats.bytes_stashed += length as u64;
             }
-            Phase::Flushing | Phase::Lingering | Phase::Tearing | Phase::Gone => {
+            ConnPhase::Flushing | ConnPhase::Lingering | ConnPhase::Tearing | ConnPhase::Gone => {
                 self.stats.bytes_lingered += length as u64;
             }
         }
@@ -92,10 +94,7 @@ impl Uring {
             libc::EAGAIN | libc::ECANCELED | libc::EINTR => {}
             libc::ENOBUFS => {
                 self.stats.recv_starved += 1;
-                if !conn.starved {
-                    conn.starved = true;
-                    self.starved.push_back(id);
-                }
+                self.queue_for_buffer(id);
             }
             _ => drop(conn.ended.get_or_insert(Some(errno))),
         }
@@ -106,14 +105,18 @@ impl Uring {
         self.tell_end(sink, id);
         let Some(conn) = self.conn(id) else { return };
         match conn.phase {
-            Phase::Tearing => {
+            ConnPhase::Tearing => {
                 // The receive goes on: the cancel has missed it.
                 if conn.armed && conn.cancels == 0 {
                     self.cancel_all(id);
                 }
                 self.settle(id);
             }
-            Phase::Flushing | Phase::Lingering if conn.ended.is_some() => self.advance_close(id),
+            ConnPhase::Flushing | ConnPhase::Lingering if conn.ended.is_some() => {
+                self.advance_close(id)
+            }
+            // The kernel has cut it short, and has others to serve.
+            _ if conn.wants_recv() && conn.fed => self.queue_for_buffer(id),
             _ if conn.wants_recv() => self.arm_recv(id),
             // Paused, but the receive goes on: the cancel has missed it.
             _ if conn.armed && !conn.receiving && conn.cancels == 0 => self.cancel_recv(id),
@@ -136,25 +139,13 @@ impl Uring {
             return;
         };
         conn.sending = false;
-        let torn = matches!(conn.phase, Phase::Tearing | Phase::Gone);
+        let torn = matches!(conn.phase, ConnPhase::Tearing | ConnPhase::Gone);
         if result > 0 {
-            conn.sent += result as usize;
-            let whole = conn
-                .sends
-                .front()
-                .is_some_and(|buf| conn.sent == buf.as_slice().len());
-            let sent = if whole { conn.sends.pop_front() } else { None };
-            if whole {
-                conn.sent = 0;
-            }
-            let next = !torn && !conn.sends.is_empty();
+            let whole = conn.outbox.took(result as usize);
             self.stats.bytes_out += result as u64;
             self.stats.sends_short += u64::from(!whole);
-            if next {
+            if !torn {
                 self.start_send(id);
-            }
-            if let Some(buf) = sent {
-                sink.on_sent(self, id, buf, Ok(()));
             }
         } else if result == -libc::EINTR && !torn {
             self.start_send(id);
@@ -165,26 +156,19 @@ impl Uring {
             } else {
                 Errno(-result)
             };
-            conn.send_broken = true;
+            conn.outbox.fail(errno);
             self.stats.sends_failed += 1;
-            self.fail_sends(sink, id, errno);
         }
+        self.tell_sent(sink, id);
         self.settle(id);
         self.advance_close(id);
     }
 
-    /// Gives every unfinished send back. None may be in flight.
-    fn fail_sends<S: Sink>(&mut self, sink: &mut S, id: ConnId, errno: Errno) {
-        while let Some(buf) = self.pop_unsent(id) {
-            sink.on_sent(self, id, buf, Err(errno));
+    /// Tells the sink of every send that is over.
+    fn tell_sent<S: Sink>(&mut self, sink: &mut S, id: ConnId) {
+        while let Some((buf, result)) = self.conn(id).and_then(|conn| conn.outbox.pop()) {
+            sink.on_sent(self, id, buf, result);
         }
-    }
-
-    fn pop_unsent(&mut self, id: ConnId) -> Option<SendBuf> {
-        let conn = self.conn(id)?;
-        debug_assert!(!conn.sending);
-        conn.sent = 0;
-        conn.sends.pop_front()
     }
 
     fn on_cancel_all(&mut self, id: ConnId) {
@@ -202,7 +186,7 @@ impl Uring {
             return;
         };
         conn.cancels -= 1;
-        let missed = result < 0 && conn.armed && !conn.receiving && conn.phase == Phase::Open;
+        let missed = result < 0 && conn.armed && !conn.receiving && conn.phase == ConnPhase::Open;
         if missed && !conn.sending {
             self.cancel_all(id);
         }
@@ -237,7 +221,7 @@ impl Uring {
             };
             let Some(conn) = self.conn(id) else { continue };
             conn.resumed = false;
-            if conn.phase != Phase::Open || !conn.receiving {
+            if conn.phase != ConnPhase::Open || !conn.receiving {
                 continue;
             }
             let mut stash = std::mem::take(&mut conn.stash);
@@ -252,7 +236,10 @@ impl Uring {
     /// Tells the sink of everything that is over, and frees the seats.
     pub(super) fn deliver_gone<S: Sink>(&mut self, sink: &mut S) {
         while let Some(id) = self.gone.pop_front() {
-            self.fail_sends(sink, id, Errno(libc::ECANCELED));
+            if let Some(conn) = self.conn(id) {
+                conn.outbox.fail(Errno(libc::ECANCELED));
+            }
+            self.tell_sent(sink, id);
             sink.on_closed(self, id);
             self.conns.free(id.index, id.generation);
             self.stats.closed += 1;
@@ -263,11 +250,21 @@ impl Uring {
         }
     }
 
-    /// Arms those that found no buffer, in the order in which they came, and no more of them at
-    /// a time than there are buffers. All buffers are free at the end of a turn.
+    fn queue_for_buffer(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        if !std::mem::replace(&mut conn.starved, true) {
+            self.starved[usize::from(conn.fed)].push_back(id);
+        }
+    }
+
+    /// Arms those that found no buffer, each kind in the order in which they came, and no more of
+    /// them at a time than there are buffers. All buffers are free at the end of a turn.
     pub(super) fn feed_starved(&mut self) {
-        for _ in 0..self.starved.len().min(usize::from(self.buffers.count())) {
-            let Some(id) = self.starved.pop_front() else {
+        for _ in 0..self.buffers.count() {
+            let [first, then] = &mut self.starved;
+            let Some(id) = first.pop_front().or_else(|| then.pop_front()) else {
                 return;
             };
             let Some(conn) = self.conn(id) else { continue };

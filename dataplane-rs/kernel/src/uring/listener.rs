@@ -5,22 +5,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use io_uring::{opcode, types};
 
 use super::Uring;
-use super::tag::{Op, Tag};
-use crate::sys::EventFd;
+use crate::phases::ListenerPhase;
+use crate::shortage::{self, Failure, Shortage, judge};
+use crate::tag::{Op, Tag};
 use crate::{Errno, Error, ListenerId, Share, sys};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Accepting,
-    Paused,
-    /// Accepting is cancelled for good; what the kernel accepted before still arrives.
-    Draining,
-}
 
 pub(super) struct Listener {
     socket: OwnedFd,
-    share: Share,
-    pub(super) phase: Phase,
+    pub(super) phase: ListenerPhase,
     /// An accept is in flight.
     pub(super) armed: bool,
     /// Cancels in flight. They name the descriptor, which must not be another one's by then.
@@ -29,41 +21,9 @@ pub(super) struct Listener {
     broken: Option<Errno>,
     /// The sink is told, or will be before this turn ends.
     told: bool,
-    /// Not armed before this time, because the last accept lacked something.
-    retry_at: Option<u64>,
-    /// Since when accepts have failed for lack of something, without a success between.
-    lacking_since: Option<u64>,
+    shortage: Shortage,
     /// Multishot was refused on this socket.
     one_shot: bool,
-}
-
-/// What an accept's failure asks for.
-enum Failure {
-    /// Accept can never work on this socket (anew one-shot, if that was not tried).
-    Hopeless,
-    /// This connection is lost, the next may be fine.
-    Once,
-    /// Something is lacking, or nobody knows: not again at once.
-    Lacking,
-}
-
-fn judge(errno: Errno) -> Failure {
-    match errno.0 {
-        libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP => Failure::Hopeless,
-        // accept(2): errors of the new connection, and of protocols that pass them on.
-        libc::ECANCELED
-        | libc::ECONNABORTED
-        | libc::EHOSTDOWN
-        | libc::EHOSTUNREACH
-        | libc::EINTR
-        | libc::ENETDOWN
-        | libc::ENETUNREACH
-        | libc::ENONET
-        | libc::ENOPROTOOPT
-        | libc::EPERM
-        | libc::EPROTO => Failure::Once,
-        _ => Failure::Lacking,
-    }
 }
 
 impl Uring {
@@ -75,16 +35,16 @@ impl Uring {
         let socket = socket
             .try_clone_to_owned()
             .map_err(|error| Error::io("duplicate a listening socket", &error))?;
+        // For the accept that refuses: another process may have been faster.
+        sys::set_nonblocking(socket.as_fd())?;
         let listener = Listener {
             socket,
-            share,
-            phase: Phase::Accepting,
+            phase: ListenerPhase::Accepting,
             armed: false,
             cancels: 0,
             broken: None,
             told: false,
-            retry_at: None,
-            lacking_since: None,
+            shortage: Shortage::default(),
             one_shot: share == Share::Shared,
         };
         let capacity = self.listeners.capacity();
@@ -105,7 +65,7 @@ impl Uring {
         let Some(listener) = self.listeners.at(id.index, id.generation) else {
             return;
         };
-        let due = listener.phase == Phase::Accepting && listener.retry_at.is_none();
+        let due = listener.phase == ListenerPhase::Accepting && !listener.shortage.waits();
         if listener.armed || !due {
             return;
         }
@@ -153,14 +113,14 @@ impl Uring {
             return;
         };
         match (listener.phase, on) {
-            (Phase::Accepting, false) => {
-                listener.phase = Phase::Paused;
+            (ListenerPhase::Accepting, false) => {
+                listener.phase = ListenerPhase::Paused;
                 if listener.armed {
                     self.cancel_accept(id);
                 }
             }
-            (Phase::Paused, true) => {
-                listener.phase = Phase::Accepting;
+            (ListenerPhase::Paused, true) => {
+                listener.phase = ListenerPhase::Accepting;
                 self.arm_accept(id);
             }
             _ => {}
@@ -171,10 +131,10 @@ impl Uring {
         let Some(listener) = self.listeners.at(id.index, id.generation) else {
             return;
         };
-        if listener.phase == Phase::Draining {
+        if listener.phase == ListenerPhase::Draining {
             return;
         }
-        listener.phase = Phase::Draining;
+        listener.phase = ListenerPhase::Draining;
         if listener.armed {
             self.cancel_accept(id);
         }
@@ -200,7 +160,7 @@ impl Uring {
         }
         if socket.is_some() {
             self.stats.accepted += 1;
-            listener.lacking_since = None;
+            listener.shortage.over();
         } else {
             self.accept_failed(id, Errno(-result));
         }
@@ -218,17 +178,16 @@ impl Uring {
             Failure::Once => {}
             Failure::Hopeless if !listener.one_shot => listener.one_shot = true,
             Failure::Hopeless => {
-                if listener.phase != Phase::Draining {
-                    listener.phase = Phase::Draining;
+                if listener.phase != ListenerPhase::Draining {
+                    listener.phase = ListenerPhase::Draining;
                     listener.broken = Some(errno);
                 }
             }
             Failure::Lacking => {
                 self.stats.accept_paused += 1;
-                listener.retry_at = Some(now + self.options.fd_retry.as_nanos() as u64);
-                let since = *listener.lacking_since.get_or_insert(now);
-                if now - since >= self.options.fd_patience.as_nanos() as u64 {
-                    self.refuse_one(id);
+                if listener.shortage.met(now, &self.options) {
+                    let refused = self.spare.refuse_one(listener.socket.as_fd());
+                    self.stats.accept_refused += u64::from(refused);
                 }
             }
         }
@@ -249,67 +208,24 @@ impl Uring {
             return;
         };
         let idle = !listener.armed && listener.cancels == 0;
-        if listener.phase == Phase::Draining && idle && !listener.told {
+        if listener.phase == ListenerPhase::Draining && idle && !listener.told {
             listener.told = true;
             self.listeners_gone.push_back((id, listener.broken));
         }
     }
 
-    /// Accepts one waiting connection on the spare descriptor and resets it, so that its sender
-    /// learns at once what it would otherwise learn from its own timeout.
-    fn refuse_one(&mut self, id: ListenerId) {
-        let Some(listener) = self.listeners.at(id.index, id.generation) else {
-            return;
-        };
-        // On a shared socket another worker may be faster, and then accept would block.
-        if listener.share == Share::Shared || self.spare.take().is_none() {
-            return;
-        }
-        let fd = listener.socket.as_raw_fd();
-        let mut poll = libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one valid pollfd; a timeout of 0 only looks.
-        let waiting = unsafe { libc::poll(&mut poll, 1, 0) } == 1;
-        if waiting {
-            let nowhere = std::ptr::null_mut();
-            // SAFETY: no address is asked for.
-            let fd = unsafe { libc::accept4(fd, nowhere, nowhere.cast(), libc::SOCK_CLOEXEC) };
-            if fd >= 0 {
-                // SAFETY: just made, and nobody else knows it.
-                let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-                drop(sys::set_linger_reset(socket.as_fd()));
-                self.stats.accept_refused += 1;
-            }
-        }
-        self.spare = spare_descriptor();
-    }
-
     /// Arms the accepts whose time has come. Says when the next one is due.
     pub(super) fn retry_accepts(&mut self) -> Option<u64> {
-        let now = self.boot_ns;
-        let mut next: Option<u64> = None;
-        let mut due = Vec::new();
-        for (index, generation, listener) in self.listeners.iter_mut() {
-            match listener.retry_at {
-                Some(at) if at <= now => {
-                    listener.retry_at = None;
-                    due.push(ListenerId { index, generation });
-                }
-                Some(at) => next = Some(next.map_or(at, |next| next.min(at))),
-                None => {}
-            }
-        }
+        let waits = self
+            .listeners
+            .iter_mut()
+            .map(|(index, generation, listener)| {
+                (ListenerId { index, generation }, &mut listener.shortage)
+            });
+        let (due, next) = shortage::retries(self.boot_ns, waits);
         for id in due {
             self.arm_accept(id);
         }
         next
     }
-}
-
-/// A descriptor kept only to be given up when none is left. `None` when there is none already.
-pub(super) fn spare_descriptor() -> Option<OwnedFd> {
-    EventFd::new().ok().map(EventFd::into_fd)
 }

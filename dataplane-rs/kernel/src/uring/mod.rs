@@ -10,12 +10,12 @@
 //! reasons (a full completion queue, no buffers, errors), some of them together with data.
 
 mod buffers;
+mod cause;
 mod conn;
 mod dispatch;
 mod listener;
+mod restrict;
 mod ring;
-mod seats;
-mod tag;
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -26,15 +26,17 @@ use io_uring::{cqueue, opcode, types};
 
 pub(crate) use buffers::{Buffers, GROUP};
 pub(crate) use ring::Ring;
-pub(crate) use tag::{Op, Tag};
 
+use crate::caps::Missing;
+use crate::seats::Seats;
+use crate::shortage::Spare;
+use crate::tag::{Op, Tag};
 use crate::{
     Backend, Caps, Close, ConnId, Errno, Error, ListenerId, Options, SendBuf, SendRefused, Share,
     Sink, Stats, Wait, WakeId, sys,
 };
 use conn::Conn;
 use listener::Listener;
-use seats::Seats;
 
 /// How often `drop` waits (10 ms each) for the kernel to let go of our memory.
 const LAST_WAITS_MAX: u32 = 200;
@@ -59,9 +61,10 @@ pub struct Uring {
     boot_ns: u64,
     /// Cap of one receive in bytes, 0 for none.
     recv_len: u32,
-    /// Given up for a moment when descriptors run out.
-    spare: Option<OwnedFd>,
-    starved: VecDeque<ConnId>,
+    spare: Spare,
+    /// Receives to be armed when buffers are free: first those of who has received nothing since
+    /// the last one was armed, then those of who has, and who could take every buffer every time.
+    starved: [VecDeque<ConnId>; 2],
     resumed: VecDeque<ConnId>,
     gone: VecDeque<ConnId>,
     listeners_gone: VecDeque<(ListenerId, Option<Errno>)>,
@@ -97,8 +100,8 @@ impl Uring {
             caps,
             stats: Stats::default(),
             boot_ns: sys::boot_ns(),
-            spare: listener::spare_descriptor(),
-            starved: VecDeque::new(),
+            spare: Spare::new(),
+            starved: Default::default(),
             resumed: VecDeque::new(),
             gone: VecDeque::new(),
             listeners_gone: VecDeque::new(),
@@ -130,41 +133,38 @@ impl Uring {
         let idle = self.resumed.is_empty()
             && self.gone.is_empty()
             && self.listeners_gone.is_empty()
-            && self.starved.is_empty();
-        if !idle {
-            return Wait {
-                at_most: Some(Duration::ZERO),
-                ..wait
-            };
-        }
+            && self.starved.iter().all(VecDeque::is_empty);
         match retry_at {
-            Some(at) => {
-                let left = Duration::from_nanos(at.saturating_sub(sys::boot_ns()));
-                let at_most = wait.at_most.map_or(left, |limit| limit.min(left));
-                // Rounded up, so that the turn after this one does not find it still too early.
-                Wait {
-                    at_most: Some(at_most + Duration::from_micros(1)),
-                    ..wait
-                }
-            }
+            _ if !idle => wait.only_look(),
+            Some(at) => wait.not_past(at, sys::boot_ns()),
             None => wait,
         }
     }
 }
 
-/// A ring and its buffers. If locked memory is enough for the one but not for both, the ring gets
-/// smaller.
+/// A ring and its buffers, ready for this thread. If locked memory is enough for the one but not
+/// for both, the ring gets smaller; if the ring cannot be restricted, it is made without.
 fn make(mut options: Options, caps: &mut Caps) -> Result<(Ring, Buffers), Error> {
     loop {
         let ring = Ring::new(&options, caps).map_err(Error::Refused)?;
-        match Buffers::new(&ring, options.buffers, options.buffer_size) {
-            Ok(buffers) => return Ok((ring, buffers)),
+        let buffers = match Buffers::new(&ring, options.buffers, options.buffer_size) {
+            Ok(buffers) => buffers,
             Err(Error::Refused(_)) if caps.sq_entries > ring::SQ_ENTRIES_MIN => {
                 options.sq_entries = caps.sq_entries / 2;
                 options.cq_entries = caps.cq_entries / 2;
+                continue;
             }
             Err(error) => return Err(error),
+        };
+        caps.restricted = options.restrict && ring.restrict().is_ok();
+        if caps.restricted == options.restrict {
+            return Ok((ring, buffers));
         }
+        options.restrict = false;
+        caps.lacking.push(Missing {
+            what: "restricted rings",
+            since: "5.10",
+        });
     }
 }
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, Submitter, cqueue, squeue};
 
+use super::cause::cause;
 use crate::caps::{Missing, Refusal};
-use crate::{Caps, Errno, Error, Options, Wait, sys};
+use crate::{Caps, Errno, Error, Options, Wait};
 
 /// The smallest ring worth running: what 64 KiB of locked memory allow.
 pub(super) const SQ_ENTRIES_MIN: u32 = 256;
@@ -33,7 +34,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Makes a ring and writes into `caps` what came of it.
+    /// Makes a ring and writes into `caps` what came of it. One that is to be restricted does
+    /// nothing before it is.
     pub(crate) fn new(options: &Options, caps: &mut Caps) -> Result<Ring, Refusal> {
         let ring = build(options)?;
         let (gather, no_iowait) = (
@@ -241,14 +243,13 @@ fn build(options: &Options) -> Result<IoUring, Refusal> {
         .max(options.sq_entries)
         .next_power_of_two();
     loop {
-        match build_patiently(sq_entries, cq_entries) {
+        match build_patiently(sq_entries, cq_entries, options.restrict) {
             Ok(ring) => return Ok(ring),
             Err(Errno(libc::ENOMEM)) => {}
             Err(errno) => return Err(explain(errno)),
         }
         if sq_entries <= SQ_ENTRIES_MIN && cq_entries <= CQ_ENTRIES_MIN {
-            let limit = sys::memlock_limit().unwrap_or(0);
-            return Err(Refusal::LockedMemory { limit });
+            return Err(explain(Errno(libc::ENOMEM)));
         }
         sq_entries = (sq_entries / 2).max(SQ_ENTRIES_MIN.min(sq_entries));
         cq_entries = (cq_entries / 2).max(CQ_ENTRIES_MIN.min(cq_entries));
@@ -257,10 +258,14 @@ fn build(options: &Options) -> Result<IoUring, Refusal> {
 
 /// A ring dropped a moment ago (the probe's, or that of a process just killed) still counts
 /// against the limit, for the kernel takes it down behind our back.
-fn build_patiently(sq_entries: u32, cq_entries: u32) -> Result<IoUring, Errno> {
+fn build_patiently(sq_entries: u32, cq_entries: u32, disabled: bool) -> Result<IoUring, Errno> {
+    let mut builder = builder(&FLAGS, cq_entries);
+    if disabled {
+        builder.setup_r_disabled();
+    }
     let mut tries = 0;
     loop {
-        match builder(&FLAGS, cq_entries).build(sq_entries) {
+        match builder.build(sq_entries) {
             Ok(ring) => return Ok(ring),
             Err(error) if Errno::of(&error) == Errno(libc::ENOMEM) && tries < 5 => {
                 tries += 1;
@@ -272,25 +277,18 @@ fn build_patiently(sq_entries: u32, cq_entries: u32) -> Result<IoUring, Errno> {
 }
 
 /// Says whose fault a failed setup is.
-fn explain(error: Errno) -> Refusal {
-    match error {
-        Errno(libc::ENOSYS) => Refusal::NoSuchCall,
-        Errno(libc::EPERM | libc::EACCES) => match switched_off() {
-            Some(value) => Refusal::SwitchedOff { value },
-            None => Refusal::Sandboxed,
-        },
-        Errno(libc::EINVAL) => match first_refused_flag() {
-            Some(missing) => Refusal::Missing(vec![missing]),
-            None => Refusal::Unexpected(error),
-        },
-        errno => Refusal::Unexpected(errno),
+fn explain(errno: Errno) -> Refusal {
+    if let Some(refusal) = cause(errno) {
+        return refusal;
     }
-}
-
-/// The sysctl's value, if it is there and not 0.
-fn switched_off() -> Option<u32> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
-    text.trim().parse().ok().filter(|&value| value != 0)
+    let missing = match errno {
+        Errno(libc::EINVAL) => first_refused_flag(),
+        _ => None,
+    };
+    match missing {
+        Some(missing) => Refusal::Missing(vec![missing]),
+        None => Refusal::Unexpected(errno),
+    }
 }
 
 fn first_refused_flag() -> Option<Missing> {
@@ -308,19 +306,4 @@ fn first_refused_flag() -> Option<Missing> {
         }
     }
     None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_for_permission_names_the_sysctl_only_when_it_is_set() {
-        let expected = match switched_off() {
-            Some(value) => Refusal::SwitchedOff { value },
-            None => Refusal::Sandboxed,
-        };
-        assert_eq!(explain(Errno(libc::EPERM)), expected);
-        assert_eq!(explain(Errno(libc::ENOSYS)), Refusal::NoSuchCall);
-    }
 }

@@ -2,10 +2,15 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
+use sluice_kernel::sys::{EventFd, boot_ns};
 use sluice_kernel::{Backend, Options, Share, Wait};
 
-use super::world::{Client, End, Make, World, small};
+use super::world::{Client, End, Make, PATIENCE, World, small};
 
 pub fn a_refused_connection_is_closed<B: Backend>(make: &Make<B>) {
     let Some(io) = make(&small()) else { return };
@@ -185,33 +190,128 @@ pub fn each_of_four_reuseport_listeners_gets_its_share<B: Backend>(make: &Make<B
     assert!(shares.iter().all(|&share| share >= 20), "{shares:?}");
 }
 
+/// Four threads wait for connections that come one by one: they take turns, although the kernel
+/// would go on waking the same one.
 pub fn workers_on_one_shared_listener_all_get_connections<B: Backend>(make: &Make<B>) {
+    const EACH: usize = 5;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let shares: [AtomicUsize; 4] = Default::default();
+    let (ready, accepted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let done = AtomicBool::new(false);
+    let work = |share: &AtomicUsize| {
+        let mut world = make(&small()).map(World::new);
+        if let Some(world) = &mut world {
+            world.io.listen(listener.as_fd(), Share::Shared).unwrap();
+            world.turn_for(Wait::none());
+        }
+        ready.fetch_add(1, Relaxed);
+        while let (Some(world), false) = (&mut world, done.load(Relaxed)) {
+            let before = share.load(Relaxed);
+            world.turn_for(Wait::at_most(Duration::from_millis(100)));
+            share.store(world.book.accepted.len(), Relaxed);
+            accepted.fetch_add(world.book.accepted.len() - before, Release);
+        }
+        world.is_some()
+    };
+    let mut clients = Vec::new();
+    let there = std::thread::scope(|scope| {
+        let workers: Vec<_> = shares
+            .iter()
+            .map(|share| scope.spawn(|| work(share)))
+            .collect();
+        until(&ready, shares.len(), &workers);
+        // Twenty would do if all were asleep again each time, which a busy machine may delay.
+        while clients.len() < 400
+            && shares.iter().any(|share| share.load(Relaxed) < EACH)
+            && !workers.iter().any(|worker| worker.is_finished())
+        {
+            clients.push(Client::connect(address));
+            until(&accepted, clients.len(), &workers);
+        }
+        done.store(true, Relaxed);
+        workers.into_iter().all(|worker| worker.join().unwrap())
+    });
+    println!("of {}: {shares:?}", clients.len());
+    let fair = shares.iter().all(|share| share.load(Relaxed) >= EACH);
+    assert!(fair || !there, "{shares:?}");
+}
+
+/// The one that is woken for a connection stops accepting in that very moment, and the kernel has
+/// told nobody else.
+pub fn a_worker_that_leaves_a_shared_listener_takes_no_connection_along<B: Backend>(
+    make: &Make<B>,
+) {
+    for _ in 0..20 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let accepted = AtomicUsize::new(0);
+        let ready = AtomicUsize::new(0);
+        let done = EventFd::new().unwrap();
+        let work = |leaves: bool| {
+            let Some(io) = make(&small()) else {
+                return accepted.store(1, Relaxed);
+            };
+            let mut world = World::new(io);
+            world.io.watch(done.as_fd()).unwrap();
+            let id = world.io.listen(listener.as_fd(), Share::Shared).unwrap();
+            world.turn_for(Wait::none());
+            world.book.unlisten_on_awake = leaves.then_some(id);
+            ready.fetch_add(1, Relaxed);
+            while accepted.load(Relaxed) == 0 {
+                let asleep = boot_ns();
+                // Nothing but the connection, or its acceptance by the other one, ends the wait.
+                world.turn_for(Wait::at_most(PATIENCE));
+                let slept = Duration::from_nanos(world.io.boot_ns() - asleep);
+                assert!(slept < PATIENCE, "nobody heard of the connection");
+                accepted.fetch_add(world.book.accepted.len(), Relaxed);
+            }
+            done.ring().unwrap();
+        };
+        std::thread::scope(|scope| {
+            let work = &work;
+            let mut workers = Vec::new();
+            for leaves in [true, false] {
+                workers.push(scope.spawn(move || work(leaves)));
+                until(&ready, workers.len(), &workers);
+            }
+            let _client = Client::connect(address);
+            until(&accepted, 1, &workers);
+        });
+    }
+}
+
+/// Waits until `count` is reached, or a worker is done before its time.
+fn until<T>(counter: &AtomicUsize, count: usize, workers: &[ScopedJoinHandle<'_, T>]) {
+    while counter.load(Acquire) < count && !workers.iter().any(|worker| worker.is_finished()) {
+        std::thread::yield_now();
+    }
+}
+
+/// During an upgrade two processes accept on the same sockets. The slower one of two must not
+/// wait for the next connection.
+pub fn two_generations_accept_on_one_socket<B: Backend>(make: &Make<B>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut worlds = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..2 {
         let Some(io) = make(&small()) else { return };
         let mut world = World::new(io);
-        world.io.listen(listener.as_fd(), Share::Shared).unwrap();
-        world.turn();
+        world.io.listen(listener.as_fd(), Share::Exclusive).unwrap();
+        world.turn_for(Wait::none());
         worlds.push(world);
     }
     let mut clients = Vec::new();
-    let mut shares = Vec::new();
-    for _ in 0..40 {
-        // Each has its accept in place again, as it would at once on a thread of its own.
-        worlds
-            .iter_mut()
-            .for_each(|world| world.turn_for(Wait::none()));
-        clients.push(Client::connect(address));
-        shares = accept_all(&mut worlds, clients.len());
+    for burst in [1, 1, 2, 3, 30] {
+        clients.extend((0..burst).map(|_| Client::connect(address)));
+        accept_all(&mut worlds, clients.len());
     }
-    assert!(shares.iter().all(|&share| share >= 1), "{shares:?}");
+    worlds[0].until_quiet();
 }
 
 /// Turns all until `total` connections are accepted; says who got how many.
 fn accept_all<B: Backend>(worlds: &mut [World<B>], total: usize) -> Vec<usize> {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         for world in worlds.iter_mut() {
             world.turn_for(Wait::none());
@@ -223,10 +323,7 @@ fn accept_all<B: Backend>(worlds: &mut [World<B>], total: usize) -> Vec<usize> {
         if shares.iter().sum::<usize>() == total {
             return shares;
         }
-        assert!(
-            std::time::Instant::now() < deadline,
-            "never all accepted: {shares:?}"
-        );
+        assert!(Instant::now() < deadline, "never all accepted: {shares:?}");
     }
 }
 

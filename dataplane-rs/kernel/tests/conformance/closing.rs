@@ -1,6 +1,7 @@
 //! Ends: who sees FIN, who sees a reset, and when a seat is free again.
 
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 
 use sluice_kernel::{Backend, Close, Options, SendBuf, WhyRefused};
 
@@ -179,6 +180,76 @@ pub fn a_closed_seat_is_used_again_and_nothing_crosses_over<B: Backend>(make: &M
         world.until_data(*conn, name);
     }
     assert_eq!((world.io.conns(), world.io.stats().stale), (4, 0));
+}
+
+/// A reset in every state, told or not: each connection is closed once, every send comes back,
+/// and nothing is left behind.
+pub fn a_reset_at_any_point_leaves_nothing_behind<B: Backend>(make: &Make<B>) {
+    let Some(io) = make(&small()) else { return };
+    let mut world = World::new(io);
+    let (_listener, address, _) = world.listen();
+    let stages = [
+        "idle",
+        "talking",
+        "paused",
+        "half-closed",
+        "sending",
+        "flushing",
+        "lingering",
+    ];
+    for (round, stage) in (1..).zip(stages.iter().cycle().take(3 * stages.len())) {
+        let (mut client, conn) = world.connect(address);
+        match *stage {
+            "talking" => client.say(b"said and perhaps not heard"),
+            "paused" => {
+                world.recv(conn, false);
+                client.say(b"not heard");
+                world.turn();
+            }
+            "half-closed" => {
+                client.stream.shutdown(Shutdown::Write).unwrap();
+                world.until("eof", |world| world.book.seen(conn).eof.is_some());
+            }
+            "sending" | "flushing" => {
+                world.send(conn, &vec![7; 8 << 20]);
+                world.send(conn, b"behind it");
+                world.turn();
+                if *stage == "flushing" {
+                    world.io.close(conn, Close::Graceful);
+                }
+            }
+            "lingering" => {
+                world.send(conn, b"bye");
+                world.io.close(conn, Close::Graceful);
+                world.until("fin", |_| client.listen().end.is_some());
+            }
+            _ => {}
+        }
+        sluice_kernel::sys::set_linger_reset(client.stream.as_fd()).unwrap();
+        drop(client);
+        match *stage {
+            "idle" | "talking" | "sending" => {
+                world.until("told", |world| world.book.seen(conn).eof.is_some());
+                world.io.close(conn, Close::Graceful);
+            }
+            "paused" | "half-closed" => {
+                world.until_quiet();
+                world.io.close(conn, Close::Graceful);
+            }
+            // On its way to the end already, which the reset now is.
+            _ => {}
+        }
+        world.until_closed(conn);
+        let sends = [("sending", 2), ("flushing", 2), ("lingering", 1)];
+        let expected = sends
+            .iter()
+            .find(|(name, _)| name == stage)
+            .map_or(0, |(_, n)| *n);
+        assert_eq!(world.book.seen(conn).sent.len(), expected, "{stage}");
+        assert_eq!((world.book.closed, world.io.conns()), (round, 0), "{stage}");
+    }
+    assert_eq!(world.io.stats().stale, 0);
+    world.until_quiet();
 }
 
 pub fn dropping_the_backend_ends_every_connection<B: Backend>(make: &Make<B>) {

@@ -71,6 +71,24 @@ pub fn connections_wait_out_a_shortage_of_descriptors<B: Backend>(make: &Make<B>
     }
 }
 
+pub fn a_shortage_of_descriptors_keeps_nobody_awake<B: Backend>(make: &Make<B>) {
+    let _turn = few_descriptors();
+    let options = Options {
+        fd_patience: Duration::from_secs(3600),
+        fd_retry: Duration::from_secs(3600),
+        ..small()
+    };
+    let Some(io) = make(&options) else { return };
+    let mut world = World::new(io);
+    let (_listener, address, _) = world.listen();
+    world.turn();
+    let _client = Client::connect(address);
+    let _exhausted = exhaust();
+    world.until("met", |world| world.io.stats().accept_paused == 1);
+    world.until_quiet();
+    assert_eq!(world.io.stats().accept_paused, 1);
+}
+
 pub fn a_lasting_shortage_of_descriptors_refuses_instead_of_hanging<B: Backend>(make: &Make<B>) {
     let _turn = few_descriptors();
     let options = Options {

@@ -39,7 +39,9 @@ macro_rules! whole_suite {
                 a_seat_over_the_limit_gives_the_socket_back,
                 accepted_sockets_inherit_the_listeners_options,
                 each_of_four_reuseport_listeners_gets_its_share,
+                a_worker_that_leaves_a_shared_listener_takes_no_connection_along,
                 something_that_cannot_listen_is_reported_and_not_retried,
+                two_generations_accept_on_one_socket,
                 workers_on_one_shared_listener_all_get_connections,
             }
             closing {
@@ -48,6 +50,7 @@ macro_rules! whole_suite {
                 a_lingering_connection_ends_when_the_peer_does,
                 a_lingering_connection_ends_when_the_caller_says_so,
                 a_peer_that_talks_on_still_gets_its_answer,
+                a_reset_at_any_point_leaves_nothing_behind,
                 an_aborted_connection_is_reset,
                 closing_an_idle_connection_sends_fin,
                 closing_twice_reports_once,
@@ -61,14 +64,22 @@ macro_rules! whole_suite {
             receiving {
                 a_broken_connection_is_reported_with_its_error,
                 a_half_closed_peer_still_gets_its_answer,
+                a_peer_that_half_closed_gets_even_a_late_answer,
                 a_piece_after_the_resume_does_not_overtake_the_one_before,
+                a_reset_that_a_send_met_is_told_as_one,
+                a_unix_socket_serves_like_any_other,
+                bytes_and_their_end_in_one_go_are_both_heard,
                 many_connections_echo_every_byte_in_order,
                 nothing_comes_while_receiving_is_off,
+                one_that_always_talks_does_not_keep_another_waiting,
                 the_end_waits_until_receiving_is_on_again,
                 toggling_in_every_callback_loses_nothing,
+                urgent_data_does_not_hold_up_what_follows,
+                what_is_not_wanted_keeps_nobody_awake,
             }
             sending {
                 a_large_answer_arrives_whole_at_a_slow_reader,
+                a_send_that_follows_a_send_is_for_another_turn,
                 a_send_to_a_peer_that_is_gone_fails_and_gives_the_buffer_back,
                 answers_keep_their_order,
                 nothing_to_send_is_refused,
@@ -96,6 +107,7 @@ macro_rules! descriptor_suite {
         conformance::suite! { $make:
             descriptors {
                 a_lasting_shortage_of_descriptors_refuses_instead_of_hanging,
+                a_shortage_of_descriptors_keeps_nobody_awake,
                 connections_wait_out_a_shortage_of_descriptors,
             }
         }

@@ -46,6 +46,19 @@ pub fn a_large_answer_arrives_whole_at_a_slow_reader<B: Backend>(make: &Make<B>)
     assert_eq!(world.io.stats().bytes_out, whole as u64);
 }
 
+/// A sink that sends more in every `on_sent` gets its turns done all the same.
+pub fn a_send_that_follows_a_send_is_for_another_turn<B: Backend>(make: &Make<B>) {
+    let Some(io) = make(&small()) else { return };
+    let mut world = World::new(io);
+    let (mut client, conn) = world.pair();
+    world.book.refill = (300, 10);
+    world.send(conn, b"..........");
+    let turns = world.io.stats().turns;
+    world.until("all sent", |world| world.book.seen(conn).sent.len() == 301);
+    assert!(world.io.stats().turns - turns > 100);
+    world.until("answers", |_| client.listen().heard.len() == 3010);
+}
+
 pub fn the_send_queue_is_bounded<B: Backend>(make: &Make<B>) {
     let Some(io) = make(&Options {
         sends_max: 3,

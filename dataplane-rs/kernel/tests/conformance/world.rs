@@ -11,7 +11,7 @@ use sluice_kernel::{
 };
 
 /// How long a condition may take on a very busy machine before the test fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Small tables, so that tests can run side by side.
 pub fn small() -> Options {
@@ -51,6 +51,10 @@ pub struct Book {
     pub pause_on_awake: Option<ConnId>,
     /// When the first hears something, turn receiving of the second on again.
     pub resume_from: Option<(ConnId, ConnId)>,
+    /// Remove this listener at the beginning of the next turn.
+    pub unlisten_on_awake: Option<ListenerId>,
+    /// Send this much again, so many times, when a send is over.
+    pub refill: (usize, usize),
     /// Remove the listener when it accepts something.
     pub unlisten_on_accept: bool,
     pub conns: HashMap<ConnId, Seen>,
@@ -90,6 +94,9 @@ impl Sink for Book {
             io.recv(conn, false);
             self.open(conn).paused = true;
         }
+        if let Some(listener) = self.unlisten_on_awake.take() {
+            io.unlisten(listener);
+        }
     }
 
     fn on_accept<B: Backend>(&mut self, io: &mut B, listener: ListenerId, socket: OwnedFd) {
@@ -107,7 +114,7 @@ impl Sink for Book {
             return;
         }
         let stream = TcpStream::from(socket);
-        self.nodelay.push(stream.nodelay().unwrap());
+        self.nodelay.push(stream.nodelay().unwrap_or(false)); // A Unix socket has none.
         let socket = OwnedFd::from(stream);
         if let Some(kept) = &mut self.keep {
             kept.push(socket);
@@ -159,12 +166,17 @@ impl Sink for Book {
 
     fn on_sent<B: Backend>(
         &mut self,
-        _: &mut B,
+        io: &mut B,
         conn: ConnId,
         buf: SendBuf,
         result: Result<(), Errno>,
     ) {
         self.open(conn).sent.push((buf.as_slice().len(), result));
+        let (times, length) = self.refill;
+        if times > 0 && result.is_ok() {
+            self.refill = (times - 1, length);
+            io.send(conn, SendBuf::Owned(vec![b'.'; length])).unwrap();
+        }
     }
 
     fn on_closed<B: Backend>(&mut self, io: &mut B, conn: ConnId) {
@@ -248,10 +260,27 @@ impl<B: Backend> World<B> {
         }
     }
 
+    /// Turns until nothing happens any more: what needs nothing keeps nobody awake.
+    pub fn until_quiet(&mut self) {
+        let mut quiet = 0;
+        for _ in 0..500 {
+            let before = self.io.stats().completions;
+            self.turn();
+            let still = self.io.stats().completions == before;
+            quiet = if still { quiet + 1 } else { 0 };
+            if quiet == 10 {
+                return;
+            }
+        }
+        panic!("never quiet\n{:?}", self.io.stats());
+    }
+
     /// Connects and waits until the connection is attached.
     pub fn connect(&mut self, address: SocketAddr) -> (Client, ConnId) {
         let client = Client::connect(address);
         let own = client.address();
+        // The port may have been that of a client of another listener, long gone.
+        self.book.by_peer.remove(&own);
         self.until("accepted", |world| world.book.by_peer.contains_key(&own));
         let conn = self.book.by_peer[&own];
         (client, conn)
@@ -361,10 +390,12 @@ impl Client {
 pub struct Dice(u64);
 
 impl Dice {
-    /// Prints its seed, which a failing test then shows.
+    /// Prints its seed, which a failing test then shows. `SLUICE_SEED` takes the place of `seed`.
     pub fn new(seed: u64) -> Dice {
-        println!("seed {seed}");
-        Dice(seed)
+        let chosen = std::env::var("SLUICE_SEED").ok();
+        let seed = chosen.and_then(|text| text.parse().ok()).unwrap_or(seed);
+        println!("SLUICE_SEED={seed}");
+        Dice(seed.max(1)) // Zero would stay zero.
     }
 
     pub fn below(&mut self, limit: usize) -> usize {
@@ -380,4 +411,4 @@ impl Dice {
 }
 
 /// What every case is given: how to make the backend, or why there is none.
-pub type Make<B> = dyn Fn(&Options) -> Option<B>;
+pub type Make<B> = dyn Fn(&Options) -> Option<B> + Sync;

@@ -81,7 +81,8 @@ soak: build sim-world servers ## all tests at their full counts (SLUICE_SOAK=1);
 	SLUICE_SOAK=1 $(GO) test -count=1 -timeout 60m ./...
 
 .PHONY: fuzz
-fuzz: tools ## each Go fuzz target for FUZZTIME (20s)
+fuzz: tools ## each fuzz target for FUZZTIME (20s): Rust's under libFuzzer, then Go's
+	@scripts/need g++
 	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: lint

@@ -14,9 +14,11 @@
 
 pub mod admission;
 pub mod answers;
+pub mod forwarded;
 pub mod http1;
 pub mod ids;
 pub mod limits;
+pub mod proxy;
 mod refusal;
 pub mod routes;
 pub mod timers;

@@ -283,6 +283,10 @@ pub struct Options {
     pub restrict: bool,
     /// Unfinished sends per connection.
     pub sends_max: u32,
+    /// Bytes that all connections together may have kept for them while they do not receive: what
+    /// the kernel delivered after [`Backend::recv`] had turned receiving off. Those beyond it break
+    /// with `ENOBUFS`.
+    pub stash_max: usize,
     /// Submission queue entries, if there is such a queue.
     pub sq_entries: u32,
     /// Seats for watched eventfds.
@@ -340,6 +344,7 @@ impl Default for Options {
             listeners_max: 64,
             restrict: false,
             sends_max: 8,
+            stash_max: 32 << 20,
             sq_entries: 1024,
             wakes_max: 8,
         }

@@ -5,10 +5,11 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use io_uring::{opcode, types};
+use io_uring::{opcode, squeue, types};
 
 use super::Uring;
 use super::buffers::GROUP;
+use super::stash::Stash;
 use crate::outbox::Outbox;
 use crate::phases::ConnPhase;
 use crate::tag::{Op, Tag};
@@ -20,7 +21,7 @@ pub(super) struct Conn {
     pub(super) phase: ConnPhase,
     /// The sink (or the lingering) wants bytes.
     pub(super) receiving: bool,
-    /// A multishot receive is in flight.
+    /// A receive is in flight.
     pub(super) armed: bool,
     /// Has received something since the receive was armed.
     pub(super) fed: bool,
@@ -34,7 +35,10 @@ pub(super) struct Conn {
     pub(super) sending: bool,
     pub(super) outbox: Outbox,
     /// Bytes that came while receiving was off.
-    pub(super) stash: Vec<u8>,
+    pub(super) stash: Stash,
+    /// Something ever did: from then on it receives one buffer at a time, so that no more than that
+    /// is on its way when receiving is turned off again.
+    pub(super) wary: bool,
     /// The peer's end, once seen: FIN or an error.
     pub(super) ended: Option<Option<Errno>>,
     /// The sink knows of the peer's end.
@@ -54,7 +58,8 @@ impl Conn {
             cancels: 0,
             sending: false,
             outbox: Outbox::default(),
-            stash: Vec::new(),
+            stash: Stash::default(),
+            wary: false,
             ended: None,
             end_told: false,
         }
@@ -64,7 +69,7 @@ impl Conn {
         self.armed || self.sending || self.cancels > 0
     }
 
-    /// Whether a multishot receive should be in flight and is not.
+    /// Whether a receive should be in flight and is not.
     pub(super) fn wants_recv(&self) -> bool {
         let open = !matches!(self.phase, ConnPhase::Tearing | ConnPhase::Gone);
         open && self.receiving && !self.armed && !self.starved && self.ended.is_none()
@@ -99,7 +104,7 @@ impl Uring {
         self.conns.at(id.index, id.generation)
     }
 
-    /// Puts a multishot receive in flight.
+    /// Puts a receive in flight: a multishot one, unless the connection is wary.
     pub(super) fn arm_recv(&mut self, id: ConnId) {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;
@@ -108,19 +113,21 @@ impl Uring {
         debug_assert!(!conn.armed);
         conn.armed = true;
         conn.fed = false;
-        let entry = opcode::RecvMulti::new(fd, GROUP)
-            .len(self.recv_len)
-            .build()
-            .user_data(
-                Tag {
-                    op: Op::Recv,
-                    generation: id.generation,
-                    index: id.index,
-                }
-                .pack(),
-            );
+        let tag = Tag {
+            op: Op::Recv,
+            generation: id.generation,
+            index: id.index,
+        };
+        let entry = match conn.wary {
+            // A length of 0 is that of the buffer that the kernel picks.
+            true => opcode::Recv::new(fd, std::ptr::null_mut(), self.recv_len)
+                .buf_group(GROUP)
+                .build()
+                .flags(squeue::Flags::BUFFER_SELECT),
+            false => opcode::RecvMulti::new(fd, GROUP).len(self.recv_len).build(),
+        };
         // SAFETY: the entry points to no memory; the buffers that the kernel picks outlive it.
-        unsafe { self.ring.push(entry) };
+        unsafe { self.ring.push(entry.user_data(tag.pack())) };
     }
 
     /// Cancels the receive only. By its own name, because a cancel of everything on the socket
@@ -241,7 +248,7 @@ impl Uring {
             (ConnPhase::Open, Close::Graceful) => {
                 conn.phase = ConnPhase::Flushing;
                 conn.receiving = true;
-                conn.stash = Vec::new();
+                self.stashed -= std::mem::take(&mut conn.stash).bytes();
                 if conn.wants_recv() {
                     self.arm_recv(id);
                 }

@@ -75,14 +75,31 @@ impl Uring {
                 self.stats.bytes_in += length as u64;
                 sink.on_data(self, id, bytes);
             }
-            ConnPhase::Open => {
-                conn.stash.extend_from_slice(bytes);
-                self.stats.bytes_stashed += length as u64;
-            }
+            ConnPhase::Open => self.set_aside(id, bytes),
             ConnPhase::Flushing | ConnPhase::Lingering | ConnPhase::Tearing | ConnPhase::Gone => {
                 self.stats.bytes_lingered += length as u64;
             }
         }
+    }
+
+    /// Keeps bytes for a connection that does not receive at the moment. Where all of these take too
+    /// much, it breaks: what is lost is what its peer sent ahead of its answers.
+    fn set_aside(&mut self, id: ConnId, bytes: &[u8]) {
+        let most = self.options.stash_max;
+        let Some(conn) = self.conns.at(id.index, id.generation) else {
+            return;
+        };
+        conn.wary = true;
+        if conn.ended.is_some() {
+            return;
+        }
+        if self.stashed + bytes.len() > most {
+            conn.ended = Some(Some(Errno(libc::ENOBUFS)));
+            return;
+        }
+        conn.stash.push(bytes);
+        self.stashed += bytes.len();
+        self.stats.bytes_stashed += bytes.len() as u64;
     }
 
     fn recv_failed(&mut self, id: ConnId, errno: Errno) {
@@ -224,10 +241,15 @@ impl Uring {
             if conn.phase != ConnPhase::Open || !conn.receiving {
                 continue;
             }
-            let mut stash = std::mem::take(&mut conn.stash);
-            if !stash.is_empty() {
-                self.stats.bytes_in += stash.len() as u64;
-                sink.on_data(self, id, &mut stash);
+            // A piece at a time: the sink may turn receiving off again.
+            while let Some(conn) = self.conns.at(id.index, id.generation)
+                && conn.phase == ConnPhase::Open
+                && conn.receiving
+                && let Some(mut piece) = conn.stash.pop()
+            {
+                self.stashed -= piece.len();
+                self.stats.bytes_in += piece.len() as u64;
+                sink.on_data(self, id, &mut piece);
             }
             self.after_recv(sink, id);
         }
@@ -236,7 +258,8 @@ impl Uring {
     /// Tells the sink of everything that is over, and frees the seats.
     pub(super) fn deliver_gone<S: Sink>(&mut self, sink: &mut S) {
         while let Some(id) = self.gone.pop_front() {
-            if let Some(conn) = self.conn(id) {
+            if let Some(conn) = self.conns.at(id.index, id.generation) {
+                self.stashed -= std::mem::take(&mut conn.stash).bytes();
                 conn.outbox.fail(Errno(libc::ECANCELED));
             }
             self.tell_sent(sink, id);

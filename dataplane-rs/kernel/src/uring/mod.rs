@@ -16,6 +16,7 @@ mod dispatch;
 mod listener;
 mod restrict;
 mod ring;
+mod stash;
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -59,6 +60,8 @@ pub struct Uring {
     caps: Caps,
     stats: Stats,
     boot_ns: u64,
+    /// Bytes in the stashes of all connections.
+    stashed: usize,
     /// Cap of one receive in bytes, 0 for none.
     recv_len: u32,
     spare: Spare,
@@ -89,6 +92,7 @@ impl Uring {
         caps.buffers = u32::from(buffers.count());
         caps.buffer_size = buffers.size();
         Ok(Uring {
+            stashed: 0,
             recv_len: if caps.recv_capped { buffers.size() } else { 0 },
             buffers: ManuallyDrop::new(buffers),
             conns: ManuallyDrop::new(Seats::new(options.conns_max as usize)),

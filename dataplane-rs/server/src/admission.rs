@@ -73,6 +73,7 @@ impl Worker {
                 if !self.memory.fits(&conn.charge, conn.asked.slot, bytes) {
                     self.cancel(ticket);
                     self.tally.turned_away(class);
+                    self.tally.worker().add_kept_refused(1);
                     self.shed_whole(io, conn, whole, &mut request, ShedReason::HeldFull);
                     return false;
                 }
@@ -299,10 +300,13 @@ impl Worker {
 
     /// Ends a connection. What was sent before still goes out when `how` is graceful.
     pub(crate) fn leave<B: Backend>(&mut self, io: &mut B, conn: &mut Conn, how: Close) {
+        if how == Close::Graceful {
+            self.say_goodbye(io, conn);
+        }
         self.flush_last(io, conn);
         self.abandon(conn);
-        let linger_ns = match self.draining {
-            true => limits::DRAIN_LINGER_NS,
+        let linger_ns = match self.is_stopping() {
+            true => limits::STOP_LINGER_NS,
             false => limits::LINGER_NS,
         };
         self.set_deadline(conn, self.now_ns + linger_ns);
@@ -311,6 +315,7 @@ impl Worker {
 
     /// Gives back all that a connection holds, its timer apart.
     pub(crate) fn abandon(&mut self, conn: &mut Conn) {
+        self.close_transport(conn);
         self.forget_request(conn);
         conn.stage = Stage::Lingering;
         conn.whole = 0;

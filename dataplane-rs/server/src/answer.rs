@@ -5,7 +5,7 @@
 //! may pipeline as many requests as it likes and gets its answers in few writes. Each answer is
 //! counted here and nowhere else.
 
-use crate::conn::Conn;
+use crate::conn::{Conn, Stage};
 use crate::limits;
 use crate::tally::ShedReason;
 use crate::worker::Worker;
@@ -101,7 +101,7 @@ impl Worker {
             Some(slot) => self.tally.answered(slot, status),
             None => self.tally.worker().add_unrouted(1),
         }
-        conn.asked.keep_alive &= !self.is_stopping();
+        conn.asked.keep_alive &= !self.is_leaving();
         let mut out = self.buffer();
         let manner = Manner {
             keep_alive: conn.asked.keep_alive,
@@ -117,6 +117,9 @@ impl Worker {
     pub(crate) fn finish<B: Backend>(&mut self, io: &mut B, conn: &mut Conn, out: Vec<u8>) {
         let goes_on = conn.asked.keep_alive;
         self.push_out(io, conn, SendBuf::Owned(out));
+        if matches!(conn.stage, Stage::Lingering) {
+            return;
+        }
         if !goes_on {
             return self.leave(io, conn, Close::Graceful);
         }
@@ -127,9 +130,11 @@ impl Worker {
         }
     }
 
-    /// Sends, or puts behind what is being sent.
-    pub(crate) fn push_out<B: Backend>(&mut self, io: &mut B, conn: &mut Conn, buf: SendBuf) {
-        if !conn.sending {
+    /// Sends bytes as they are, or puts them behind what is being sent.
+    pub(crate) fn push_raw<B: Backend>(&mut self, io: &mut B, conn: &mut Conn, buf: SendBuf) {
+        if buf.as_slice().is_empty() {
+            self.take_back(buf);
+        } else if !conn.sending {
             self.start_send(io, conn, buf);
         } else if conn.unsent.is_empty()
             && let SendBuf::Owned(buffer) = buf
@@ -184,7 +189,7 @@ impl Worker {
         }
     }
 
-    fn take_back(&mut self, buf: SendBuf) {
+    pub(crate) fn take_back(&mut self, buf: SendBuf) {
         if let SendBuf::Owned(buffer) = buf {
             self.keep_buffer(buffer);
         }

@@ -1,5 +1,6 @@
 //! The command line: what the supervisor hands down when it starts a data plane.
 
+use sluice_kernel::sandbox::Mode;
 use std::path::PathBuf;
 
 /// What `--help` prints.
@@ -9,10 +10,11 @@ sluice-dataplane: receives webhooks for sluice. The sluice daemon starts and fee
 usage: sluice-dataplane --probe
        sluice-dataplane --shm DIR --journal-id HEX --generation N --workers N --listeners N
                         [--ring-size BYTES] [--reply-ring-size BYTES] [--max-connections N]
-                        [--lock-memory]
+                        [--lock-memory] [--driver auto|io_uring|epoll]
+                        [--sandbox off|auto|require] [--user NAME|UID[:GID]]
 
-  --probe              print what this host's io_uring can do, as one JSON object, and exit:
-                       0 usable, 1 not usable (the reason is in the object)
+  --probe              print what --driver auto would take on this host, as one JSON object, and
+                       why not io_uring, if that is so
   --shm DIR            the journal's directory on tmpfs; holds control, dp/ and lanes/
   --journal-id HEX     32 hexadecimal digits
   --generation N       counts data planes
@@ -25,6 +27,15 @@ usage: sluice-dataplane --probe
                        reply ring of each lane, a power of two (default 4 MiB)
   --max-connections N  of the whole process (default 20000)
   --lock-memory        keep the lanes in memory where RLIMIT_MEMLOCK allows it
+  --driver NAME        auto (default): io_uring, and epoll where the host does not allow it;
+                       io_uring, epoll: this one or none
+  --sandbox HOW        what the process takes away from itself before it serves (user,
+                       capabilities, new privileges, Landlock, ring restrictions, seccomp).
+                       auto (default): what the host gives; require: all of it, or it does not
+                       start; off: nothing
+  --user NAME|UID[:GID]
+                       whom the process becomes where it is started as root and has a sandbox
+                       (default nobody)
   --help, --version
 ";
 
@@ -39,6 +50,18 @@ pub enum Command {
     Run(Args),
     /// Print the version.
     Version,
+}
+
+/// What connections and waits go through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Driver {
+    /// io_uring where the host allows it, else epoll.
+    #[default]
+    Auto,
+    /// epoll.
+    Epoll,
+    /// io_uring or nothing.
+    IoUring,
 }
 
 /// What a run needs.
@@ -62,6 +85,12 @@ pub struct Args {
     pub connections_max: u32,
     /// Whether to lock the lanes in memory.
     pub lock_memory: bool,
+    /// What connections and waits go through.
+    pub driver: Driver,
+    /// How much the process takes away from itself.
+    pub sandbox: Mode,
+    /// Whom it becomes where it is root.
+    pub user: String,
 }
 
 /// Reads the arguments without the program's name. The error is for the operator.
@@ -70,6 +99,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String>
         ring_size: 64 << 20,
         reply_ring_size: 4 << 20,
         connections_max: 20_000,
+        user: "nobody".into(),
         ..Args::default()
     };
     while let Some(word) = words.next() {
@@ -87,6 +117,9 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String>
             "--reply-ring-size" => args.reply_ring_size = number(&word, &value()?)?,
             "--max-connections" => args.connections_max = number(&word, &value()?)?,
             "--lock-memory" => args.lock_memory = true,
+            "--driver" => args.driver = one_of(&word, &value()?, DRIVERS)?,
+            "--sandbox" => args.sandbox = one_of(&word, &value()?, MODES)?,
+            "--user" => args.user = value()?,
             _ => return Err(format!("{word}: no such option; --help lists them")),
         }
     }
@@ -105,6 +138,26 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String>
         ));
     }
     Ok(Command::Run(args))
+}
+
+const DRIVERS: &[(&str, Driver)] = &[
+    ("auto", Driver::Auto),
+    ("epoll", Driver::Epoll),
+    ("io_uring", Driver::IoUring),
+];
+
+const MODES: &[(&str, Mode)] = &[
+    ("auto", Mode::Auto),
+    ("off", Mode::Off),
+    ("require", Mode::Require),
+];
+
+fn one_of<T: Copy>(option: &str, text: &str, choice: &[(&str, T)]) -> Result<T, String> {
+    let found = choice.iter().find(|(name, _)| *name == text);
+    found.map(|&(_, value)| value).ok_or_else(|| {
+        let names: Vec<&str> = choice.iter().map(|(name, _)| *name).collect();
+        format!("{option} {text:?}: want one of {}", names.join(", "))
+    })
 }
 
 fn number<N: std::str::FromStr>(option: &str, text: &str) -> Result<N, String> {
@@ -137,7 +190,7 @@ mod tests {
         let id = "000102030405060708090a0b0c0d0e0f";
         let line = format!(
             "--shm /dev/shm/x --journal-id {id} --generation 3 --workers 2 --listeners 1 \
-             --ring-size 1048576 --lock-memory"
+             --ring-size 1048576 --lock-memory --driver epoll --sandbox require --user 7:8"
         );
         let Ok(Command::Run(args)) = run(&line) else {
             panic!("{:?}", run(&line))
@@ -146,6 +199,8 @@ mod tests {
         assert_eq!((args.generation, args.workers, args.listeners), (3, 2, 1));
         assert_eq!((args.ring_size, args.reply_ring_size), (1 << 20, 4 << 20));
         assert!(args.lock_memory);
+        assert_eq!((args.driver, args.sandbox), (Driver::Epoll, Mode::Require));
+        assert_eq!(args.user, "7:8");
     }
 
     #[test]
@@ -154,6 +209,8 @@ mod tests {
             ("--nope", "--nope"),
             ("--workers", "value is missing"),
             ("--workers x", "--workers"),
+            ("--driver uring", "auto, epoll, io_uring"),
+            ("--sandbox on", "auto, off, require"),
             ("--journal-id 12", "32 hexadecimal"),
             (
                 "--journal-id zz0102030405060708090a0b0c0d0e0f",

@@ -1,6 +1,7 @@
 //! A snapshot, checked and turned into what workers route and bound by: whole, or refused.
 
 use crate::limits;
+use crate::listeners::{self, Listener};
 use sluice_core::admission::{Priority, Rate};
 use sluice_core::http1::Method;
 use sluice_core::ids::{self, Place, Places, Pointer};
@@ -8,6 +9,8 @@ use sluice_core::limits as bounds;
 use sluice_core::routes::{Ack, Handshake, Methods, Network, Networks, Route, Table};
 use sluice_proto as proto;
 use sluice_proto::id_place;
+use sluice_tls::{TicketKey, Tickets};
+use std::sync::Arc;
 
 /// One version of the config. Never changed once it is in force.
 #[derive(Debug, Default)]
@@ -22,20 +25,44 @@ pub struct Config {
     pub body_bytes_max: u64,
     /// From a head's first byte to its end.
     pub header_timeout_ns: u64,
-    /// From a head's end to the body's.
+    /// From a head's end to the body's, at the least.
     pub body_timeout_ns: u64,
+    /// So many bytes of a body prolong that by a second; 0: none does.
+    pub body_rate_min: u64,
     /// Between requests.
     pub idle_timeout_ns: u64,
     /// Connections of the whole process.
     pub connections_max: u64,
     /// Connections of one address; 0 is unbounded.
     pub connections_per_ip_max: u32,
+    /// Bytes that one worker keeps for requests that are not whole or wait.
+    pub kept_bytes_max: usize,
+    /// Until a TLS handshake is done.
+    pub handshake_timeout_ns: u64,
+    /// TLS handshakes of the whole process; `None` is unbounded.
+    pub handshake_rate: Option<Rate>,
+    /// One for each row of listening sockets.
+    pub listeners: Vec<Listener>,
+    /// What session tickets are sealed with.
+    pub ticket_keys: Vec<TicketKey>,
+}
+
+/// What of a data plane bounds a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub struct Host<'a> {
+    /// Bytes of each request ring: a frame takes at most a quarter of one.
+    pub ring_size: u64,
+    /// Workers, each with its share of the memory.
+    pub workers: usize,
+    /// Rows of listening sockets.
+    pub rows: usize,
+    /// What the listeners' sessions are resumed with.
+    pub tickets: &'a Arc<Tickets>,
 }
 
 impl Config {
-    /// Checks a snapshot. The error names the field and is for the operator. `ring_size` bounds
-    /// bodies: a frame takes at most a quarter of a ring.
-    pub fn new(snapshot: proto::Snapshot, ring_size: u64) -> Result<Config, String> {
+    /// Checks a snapshot. The error names the field and is for the operator.
+    pub fn new(snapshot: proto::Snapshot, host: &Host<'_>) -> Result<Config, String> {
         let http = snapshot.http.ok_or("http: bounds are missing")?;
         for (name, value) in [
             ("max_header", u64::from(http.max_header)),
@@ -48,12 +75,16 @@ impl Config {
                 return Err(format!("http.{name}: must not be 0"));
             }
         }
+        let has_tls = snapshot.listeners.iter().any(|l| l.tls.is_some());
+        if has_tls && http.handshake_timeout_ns == 0 {
+            return Err("http.handshake_timeout: must not be 0".into());
+        }
         let routes = snapshot
             .sources
             .into_iter()
             .map(|source| {
                 let name = source.name.clone();
-                route(source, snapshot.config_version, ring_size)
+                route(source, snapshot.config_version, http.receive_memory, host)
                     .map_err(|fault| format!("source {name}: {fault}"))
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -67,21 +98,49 @@ impl Config {
             idle_timeout_ns: http.idle_timeout_ns,
             connections_max: u64::from(http.max_connections),
             connections_per_ip_max: http.max_connections_per_ip,
+            body_rate_min: http.min_body_rate,
+            kept_bytes_max: kept_bytes_max(http.receive_memory, host) as usize,
+            handshake_timeout_ns: http.handshake_timeout_ns,
+            handshake_rate: Rate::per_second(f64::from(http.handshake_rate)),
+            listeners: listeners::rows(snapshot.listeners, host)?,
+            ticket_keys: listeners::ticket_keys(&snapshot.ticket_keys)?,
         })
     }
 }
 
-fn route(source: proto::Source, config_version: u32, ring_size: u64) -> Result<Route, String> {
+/// A worker's share of the memory.
+fn kept_bytes_max(receive_memory: u64, host: &Host<'_>) -> u64 {
+    match receive_memory {
+        0 => limits::KEPT_BYTES_MAX as u64,
+        all => all / host.workers as u64,
+    }
+}
+
+fn route(
+    source: proto::Source,
+    config_version: u32,
+    receive_memory: u64,
+    host: &Host<'_>,
+) -> Result<Route, String> {
     let mut methods = Methods::default();
     for name in &source.methods {
         let method = Method::parse(name.as_bytes());
         methods = methods.with(method.ok_or(format!("methods: {name:?} is not served"))?);
     }
-    let room = (ring_size / 4).saturating_sub(limits::FRAME_HEAD_BYTES_MAX);
+    let room = (host.ring_size / 4).saturating_sub(limits::FRAME_HEAD_BYTES_MAX);
     if source.max_body > room {
         return Err(format!(
-            "max_body: {} bytes do not fit a ring of {ring_size}: at most {room}",
-            source.max_body
+            "max_body: {} bytes do not fit a ring of {}: at most {room}",
+            source.max_body, host.ring_size
+        ));
+    }
+    let share = kept_bytes_max(receive_memory, host) / limits::KEPT_FRAMES_MIN;
+    let room = share.saturating_sub(limits::FRAME_HEAD_BYTES_MAX);
+    if source.max_body > room {
+        return Err(format!(
+            "max_body: {} bytes do not fit http.receive_memory, {receive_memory} bytes of which \
+             each of {} workers leaves one source half of its share: at most {room}",
+            source.max_body, host.workers
         ));
     }
     if source.max_body > limits::BODY_BYTES_MAX {
@@ -91,14 +150,7 @@ fn route(source: proto::Source, config_version: u32, ring_size: u64) -> Result<R
             limits::BODY_BYTES_MAX
         ));
     }
-    let networks = source
-        .allow_from
-        .iter()
-        .map(|text| {
-            text.parse::<Network>()
-                .map_err(|fault| format!("allow_from: {fault}"))
-        })
-        .collect::<Result<Networks, _>>()?;
+    let networks = networks("allow_from", &source.allow_from)?;
     Ok(Route {
         path: source.path.as_bytes().into(),
         source_id: source.id,
@@ -137,6 +189,15 @@ fn route(source: proto::Source, config_version: u32, ring_size: u64) -> Result<R
         refused_in_row: source.refused_in_row,
         rate: Rate::per_second(source.rate),
     })
+}
+
+/// The networks of a list by that name.
+pub(crate) fn networks(what: &str, list: &[String]) -> Result<Networks, String> {
+    bounded(what, list.len(), bounds::NETWORKS_MAX)?;
+    let networks = list.iter().map(|text| text.parse::<Network>());
+    networks
+        .collect::<Result<_, _>>()
+        .map_err(|fault| format!("{what}: {fault}"))
 }
 
 fn places(places: &[proto::IdPlace]) -> Result<Places, String> {

@@ -1,9 +1,9 @@
 //! One connection, and where its current request stands.
 //!
 //! ```text
-//! head ──▶ body | chunks ──▶ held ──▶ lane full ──▶ awaiting ──▶ head (the next request)
-//!   │          │               │           │           │
-//!   └──────────┴── refused ────┴───────────┴───────────┴──▶ lingering ──▶ gone
+//! opening ──▶ head ──▶ body | chunks ──▶ held ──▶ lane full ──▶ awaiting ──▶ head (the next one)
+//!    │          │            │             │           │            │
+//!    └──────────┴─ refused ──┴─────────────┴───────────┴────────────┴──▶ lingering ──▶ gone
 //! ```
 //!
 //! One request at a time: what a sender pipelines behind it waits in the inbox, and receiving stops
@@ -13,10 +13,11 @@
 //! socket, and what it had in the lane stays there.
 
 use crate::config::Config;
-use crate::inbox::Inbox;
+use crate::inbox::{self, Inbox};
 use crate::memory::Charge;
 use crate::plane::Counted;
 use crate::sender_id::SenderId;
+use crate::transport::Transport;
 use shm_abi::ReplyEntry;
 use sluice_core::Refusal;
 use sluice_core::admission::{Class, Priority, Rate, Ticket};
@@ -65,6 +66,8 @@ impl Routed {
 pub struct Request {
     pub head: Head,
     pub routed: Routed,
+    /// Bytes of its head and its body, at most.
+    pub bytes_max: usize,
     /// Its sender tries again.
     pub repeat: bool,
     /// Its sender's id, and so whether it is a repeat, is in the body, which was not looked at.
@@ -102,6 +105,8 @@ impl Default for Asked {
 /// Where the current request stands.
 #[derive(Debug)]
 pub enum Stage {
+    /// What comes before the first request is not over: a PROXY header, a TLS handshake.
+    Opening,
     /// Its head is not whole; perhaps not a byte of it has come.
     Head,
     /// The inbox begins with its head, the body follows.
@@ -109,10 +114,10 @@ pub enum Stage {
     /// `spill` holds its head and what has come of its body, without the chunks.
     Chunks(Request, ChunkedDecoder),
     /// It is refused; its body is read and thrown away before the answer, so that the connection
-    /// can go on. So many bytes are left of it.
-    Discard(Refusal, u64),
+    /// can go on. So many bytes were read of it, and so many are left.
+    Discard(Refusal, u64, u64),
     /// Likewise, a chunked one.
-    DiscardChunks(Refusal, ChunkedDecoder),
+    DiscardChunks(Refusal, ChunkedDecoder, u64),
     /// It is whole and waits for its turn.
     Held(Request, Ticket, Class),
     /// It was admitted and waits for room in the lane. When its slot was taken, boot clock; `None`:
@@ -124,14 +129,29 @@ pub enum Stage {
     Lingering,
 }
 
+/// Where a connection comes from.
+pub struct Origin {
+    pub row: usize,
+    pub transport: Transport,
+    pub peer: Option<SocketAddr>,
+    pub counted: Option<Counted>,
+}
+
 /// One connection.
 pub struct Conn {
     pub id: ConnId,
     /// Never used again by this worker; 44 bits of the token.
     pub number: u64,
+    /// Whose listener it came to: its row in the config.
+    pub row: usize,
+    pub transport: Transport,
+    /// The other end, or who is behind it as its PROXY header says.
     pub peer: Option<SocketAddr>,
     pub ip: [u8; 16],
-    pub counted: Counted,
+    /// Who sends the current request: the peer, or who is behind it as the request says.
+    pub sender: Option<SocketAddr>,
+    /// `None`: it is beyond a bound on connections, and gets an answer that says so.
+    pub counted: Option<Counted>,
     pub reader: HeadReader,
     pub stage: Stage,
     pub asked: Asked,
@@ -148,6 +168,8 @@ pub struct Conn {
     pub timer: Option<(Key, u64)>,
     /// When the current stage ends; `u64::MAX`: it need not.
     pub deadline_ns: u64,
+    /// Until when the current body has time even if no byte of it comes.
+    pub body_until_ns: u64,
     /// When the first byte of the current request came, boot clock; 0: none has.
     pub began_ns: u64,
     /// A send is under way.
@@ -165,21 +187,23 @@ pub struct Conn {
 }
 
 impl Conn {
-    pub fn new(
-        id: ConnId,
-        number: u64,
-        peer: Option<SocketAddr>,
-        counted: Counted,
-        config: &Config,
-    ) -> Conn {
+    /// One that was accepted just now.
+    pub fn new(id: ConnId, number: u64, origin: Origin, config: &Config) -> Conn {
+        let stage = match origin.transport {
+            Transport::Plain => Stage::Head,
+            _ => Stage::Opening,
+        };
         Conn {
             id,
             number,
-            peer,
-            ip: peer.map_or([0; 16], |peer| mapped(peer.ip())),
-            counted,
+            row: origin.row,
+            transport: origin.transport,
+            peer: origin.peer,
+            ip: origin.peer.map_or([0; 16], |peer| mapped(peer.ip())),
+            sender: None,
+            counted: origin.counted,
             reader: HeadReader::new(config.head_bytes_max),
-            stage: Stage::Head,
+            stage,
             asked: Asked::default(),
             sender_id: SenderId::default(),
             inbox: Inbox::default(),
@@ -189,6 +213,7 @@ impl Conn {
             seq: 0,
             timer: None,
             deadline_ns: u64::MAX,
+            body_until_ns: 0,
             began_ns: 0,
             sending: false,
             unsent: Vec::new(),
@@ -232,7 +257,25 @@ impl Conn {
 
     /// Bytes kept for it.
     pub fn kept(&self) -> usize {
-        self.inbox.len() + self.spill.len()
+        self.inbox.size() + inbox::size(&self.spill, self.spill.len()) + self.transport.kept()
+    }
+
+    /// Bytes that came ahead of what can be used.
+    pub fn ahead(&self) -> usize {
+        match self.stage {
+            Stage::Opening => self.transport.kept(),
+            _ => self.inbox.len() - self.whole,
+        }
+    }
+
+    /// Bytes of the current request's body that have come.
+    pub fn body_bytes(&self) -> u64 {
+        match &self.stage {
+            Stage::Body(request) => (self.inbox.len() - request.head.length) as u64,
+            Stage::Chunks(request, _) => (self.spill.len() - request.head.length) as u64,
+            Stage::Discard(_, read, _) | Stage::DiscardChunks(_, _, read) => *read,
+            _ => 0,
+        }
     }
 
     /// Makes it ready for the request behind the current one.

@@ -6,7 +6,7 @@
 use crate::config::Config;
 use crate::plane::Plane;
 use shm_abi::LAYOUT_HASH;
-use sluice_kernel::{Caps, sys};
+use sluice_kernel::sys;
 use sluice_proto as proto;
 use sluice_proto::data_plane_server::{DataPlane, DataPlaneServer};
 use std::path::Path;
@@ -26,35 +26,50 @@ pub struct Service {
     pub plane: Arc<Plane>,
     /// The journal that the lanes feed.
     pub journal_id: [u8; 16],
-    /// What the kernel gives.
-    pub caps: Caps,
     /// The lanes, one per worker.
     pub lanes: Vec<[u8; 16]>,
     /// Whether the lanes are locked in memory.
     pub memory_locked: bool,
+    /// What connections and waits go through: "io_uring" or "epoll".
+    pub driver: &'static str,
+    /// Why not io_uring; empty: it is.
+    pub driver_reason: String,
+    /// What the process took away from itself.
+    pub sandbox: Vec<String>,
+    /// What the host does not give of that, and why; empty: it gives all.
+    pub sandbox_reason: String,
 }
 
-/// The driver's name as scripts read it.
-pub fn driver(caps: &Caps) -> String {
-    match caps.backend {
-        "uring" => "io_uring".into(),
-        other => other.into(),
+/// The control plane's socket with all that serving it takes, so that nothing has to be opened
+/// when it begins.
+pub struct Server {
+    runtime: tokio::runtime::Runtime,
+    listener: tokio::net::UnixListener,
+}
+
+impl Server {
+    /// Binds the socket. Who connects waits until [`Server::serve`].
+    pub fn bind(socket: &Path) -> std::io::Result<Server> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            tokio::net::UnixListener::bind(socket)?
+        };
+        Ok(Server { runtime, listener })
     }
-}
 
-/// Serves on a Unix socket until the process ends.
-pub fn serve(service: Service, socket: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let listener = tokio::net::UnixListener::bind(socket)?;
-        tonic::transport::Server::builder()
-            .add_service(DataPlaneServer::new(service))
-            .serve_with_incoming(UnixListenerStream::new(listener))
-            .await?;
+    /// Serves on the calling thread until the process ends.
+    pub fn serve(self, service: Service) -> Result<(), Box<dyn std::error::Error>> {
+        let connections = UnixListenerStream::new(self.listener);
+        self.runtime.block_on(
+            tonic::transport::Server::builder()
+                .add_service(DataPlaneServer::new(service))
+                .serve_with_incoming(connections),
+        )?;
         Ok(())
-    })
+    }
 }
 
 #[tonic::async_trait]
@@ -90,18 +105,15 @@ impl DataPlane for Service {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
             layout_hash: LAYOUT_HASH,
-            driver: driver(&self.caps),
-            driver_reason: self
-                .caps
-                .refusal
-                .as_ref()
-                .map_or(String::new(), |r| r.to_string()),
+            driver: self.driver.into(),
+            driver_reason: self.driver_reason.clone(),
             lanes: lanes.collect(),
             config_version: config.version,
             accepting: config.version > 0 && self.plane.all_accept(config.version),
             draining: self.plane.draining().is_some(),
             memory_locked: self.memory_locked,
-            ..proto::HelloReply::default()
+            sandbox: self.sandbox.clone(),
+            sandbox_reason: self.sandbox_reason.clone(),
         }))
     }
 
@@ -117,7 +129,7 @@ impl DataPlane for Service {
                 config_version,
             }))
         };
-        let config = match Config::new(request.into_inner(), self.plane.ring_size) {
+        let config = match Config::new(request.into_inner(), &self.plane.host()) {
             Ok(config) if config.version == 0 => return refused("config_version: 0".into()),
             Ok(config) => config,
             Err(reason) => return refused(reason),

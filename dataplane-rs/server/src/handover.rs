@@ -5,25 +5,32 @@ use crate::plane::Plane;
 use sluice_kernel::sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// After how long a failed accept is tried again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers every connection of our own user with `workers listeners` as text and the descriptors.
-pub fn serve(
-    plane: Arc<Plane>,
-    socket: &Path,
-    workers: usize,
-    listeners: usize,
-    fds: Vec<OwnedFd>,
-) -> std::io::Result<()> {
-    let listener = UnixListener::bind(socket)?;
-    let own_user = own_user();
+/// What is handed over, and to whom.
+pub struct Handover {
+    /// Where it is asked for.
+    pub listener: UnixListener,
+    /// The user that started this process: it, and root, may ask. The user that the process became
+    /// may not.
+    pub owner: u32,
+    /// Worker threads.
+    pub workers: usize,
+    /// Listening addresses.
+    pub listeners: usize,
+    /// The descriptors, in the order of the command line.
+    pub fds: Vec<OwnedFd>,
+}
+
+/// Answers every connection of the owner with `workers listeners` as text and the descriptors,
+/// until the process ends.
+pub fn serve(plane: &Plane, handover: &Handover) {
+    let (workers, listeners) = (handover.workers, handover.listeners);
     let message = format!("{workers} {listeners}");
-    for stream in listener.incoming() {
+    for stream in handover.listener.incoming() {
         let stream = match stream {
             Ok(stream) => stream,
             Err(error) => {
@@ -34,23 +41,16 @@ pub fn serve(
             }
         };
         let peer = sys::peer_credentials(stream.as_fd());
-        if !matches!(peer, Ok((_, user, _)) if user == own_user || user == 0) {
+        if !matches!(peer, Ok((_, user, _)) if user == handover.owner || user == 0) {
             plane.report(
                 "warning",
                 "descriptors asked for by another user: refused".into(),
             );
             continue;
         }
-        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        let borrowed: Vec<_> = handover.fds.iter().map(AsFd::as_fd).collect();
         if let Err(error) = sys::send_fds(stream.as_fd(), message.as_bytes(), &borrowed) {
             plane.report("warning", format!("hand descriptors over: {error}"));
         }
     }
-    Ok(())
-}
-
-/// Our own user, by way of the owner of our own process directory.
-fn own_user() -> u32 {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self").map_or(u32::MAX, |own| own.uid())
 }

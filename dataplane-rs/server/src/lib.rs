@@ -5,11 +5,11 @@
 //! one it goes on under its last snapshot, and what is not answered within its sender's budget gets
 //! 503.
 //!
-//! In the order of a request: `sink` (accept, bytes) → `conn` → `request` (head, body) →
-//! `admission` (slots) → `publish` (the lane, both ways) → `answer`; `worker` is the turn around
-//! them. They keep their books in `inbox`, `memory`, `sender_id`, `frames` and `tally`. Beside
-//! them: `config` (snapshots), `plane` (what threads share), `grpc` and `handover` (the control
-//! plane's calls), `serve` (the process).
+//! In the order of a request: `sink` (accept, bytes) → `transport` (PROXY header, TLS) → `conn` →
+//! `request` (head, body) → `admission` (slots) → `publish` (the lane, both ways) → `answer`;
+//! `worker` is the turn around them. They keep their books in `inbox`, `memory`, `sender_id`,
+//! `frames` and `tally`. Beside them: `config` and `listeners` (snapshots), `plane` (what threads
+//! share), `grpc` and `handover` (the control plane's calls), `serve` (the process).
 //!
 //! A library only so that its tests can put a worker between a socket and a lane of their own.
 
@@ -26,6 +26,7 @@ mod grpc;
 mod handover;
 mod inbox;
 mod limits;
+mod listeners;
 mod memory;
 mod plane;
 mod publish;
@@ -34,11 +35,13 @@ mod sender_id;
 mod serve;
 mod sink;
 mod tally;
+mod transport;
 mod worker;
 
 pub use args::{Args, Command, HELP, parse};
-pub use config::Config;
-pub use limits::{BODY_BYTES_MAX, KEPT_BYTES_MAX};
+pub use config::{Config, Host};
+pub use limits::{BODY_BYTES_MAX, KEPT_BYTES_MAX, TURNED_AWAY_MAX};
+pub use listeners::Listener;
 pub use plane::{Counted, Notice, Plane};
-pub use serve::{probe_report, serve};
+pub use serve::{probe_report, serve, version};
 pub use worker::{Parts, Worker};

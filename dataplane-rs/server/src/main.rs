@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use sluice_dataplane::{Command, HELP, parse, probe_report, serve};
+use sluice_dataplane::{Command, HELP, parse, probe_report, serve, version};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -16,13 +16,12 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Command::Version) => {
-            println!("sluice-dataplane {}", env!("CARGO_PKG_VERSION"));
+            println!("{}", version());
             ExitCode::SUCCESS
         }
         Ok(Command::Probe) => {
-            let report = probe_report();
-            println!("{}", report.to_json());
-            ExitCode::from(u8::from(report.refusal.is_some()))
+            println!("{}", probe_report().to_json());
+            ExitCode::SUCCESS
         }
         Ok(Command::Run(args)) => match serve(&args) {
             Ok(()) => ExitCode::SUCCESS,

@@ -13,8 +13,8 @@ pub struct Charge {
 /// The bytes that one worker keeps, by source.
 ///
 /// A source may keep as much as is still free beside it: alone it gets half, two that are greedy a
-/// third each, and there is always room for one that comes anew. Capacity is not counted; a buffer
-/// has at most twice its bytes.
+/// third each, and there is always room for one that comes anew. Buffers count as
+/// [`crate::inbox::size`] has it.
 pub struct Memory {
     bytes_max: usize,
     bytes: usize,
@@ -28,6 +28,16 @@ impl Memory {
             bytes: 0,
             by_source: vec![0; ACCOUNTS].into_boxed_slice(),
         }
+    }
+
+    /// Another bound. What is kept beyond it stays until it is given back.
+    pub fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// What is kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether a connection may keep so many bytes for this source instead of what it is charged.

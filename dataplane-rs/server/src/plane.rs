@@ -1,10 +1,11 @@
 //! What the threads of one data plane share: the config in force, the pages, and who must be told.
 
-use crate::config::Config;
+use crate::config::{Config, Host};
 use crate::limits;
 use sluice_core::admission::{Class, Numbers, RepeatFilter, Slots};
 use sluice_kernel::sys::EventFd;
 use sluice_lane::{Control, Counters};
+use sluice_tls::Tickets;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,8 @@ pub struct Plane {
     pub counters: Counters,
     /// Bytes of each request ring; bounds what a snapshot may ask for.
     pub ring_size: u64,
+    /// Rows of listening sockets, of each of which every worker has one.
+    pub rows: usize,
     /// The slots of all workers, who waits for one, and how each source fares.
     pub slots: Slots,
     /// Ids that senders have sent.
@@ -33,6 +36,10 @@ pub struct Plane {
     meter: Mutex<Meter>,
     /// Token buckets of sources by slot; they outlive snapshots.
     rates: Vec<AtomicU64>,
+    /// The token bucket of TLS handshakes.
+    handshakes: AtomicU64,
+    /// What TLS sessions are resumed with, whichever worker they began at.
+    tickets: Arc<Tickets>,
     per_ip: Mutex<HashMap<[u8; 16], u32>>,
     events: tokio::sync::broadcast::Sender<Notice>,
     failed: AtomicBool,
@@ -68,6 +75,7 @@ impl Plane {
         control: Control,
         counters: Counters,
         ring_size: u64,
+        rows: usize,
         pokes: Vec<EventFd>,
         seed: u64,
     ) -> Plane {
@@ -76,6 +84,7 @@ impl Plane {
             control,
             counters,
             ring_size,
+            rows,
             slots: Slots::new(pokes.len(), shm_abi::SOURCES_MAX as usize),
             repeats: RepeatFilter::new(limits::REPEATS_KEPT, seed),
             config: Mutex::default(),
@@ -87,6 +96,8 @@ impl Plane {
             rates: (0..shm_abi::SOURCES_MAX)
                 .map(|_| AtomicU64::new(0))
                 .collect(),
+            handshakes: AtomicU64::new(0),
+            tickets: Arc::new(Tickets::new()),
             per_ip: Mutex::default(),
             events: tokio::sync::broadcast::channel(64).0,
             failed: AtomicBool::new(false),
@@ -98,8 +109,19 @@ impl Plane {
         unpoisoned(&self.config).clone()
     }
 
+    /// What of this plane bounds a snapshot.
+    pub fn host(&self) -> Host<'_> {
+        Host {
+            ring_size: self.ring_size,
+            workers: self.pokes.len(),
+            rows: self.rows,
+            tickets: &self.tickets,
+        }
+    }
+
     /// Puts a config in force; workers take it up at their next turn.
     pub fn set_config(&self, config: Config) {
+        self.tickets.set(&config.ticket_keys);
         for route in config.routes.routes() {
             if route.refused_in_row > 0 {
                 let refused = u64::from(route.refused_in_row);
@@ -189,6 +211,14 @@ impl Plane {
         &self.rates[usize::from(slot)]
     }
 
+    /// Whether another TLS handshake may begin; if not, how many nanoseconds later one may.
+    pub fn begin_handshake(&self, config: &Config, now_ns: u64) -> Result<(), u64> {
+        match config.handshake_rate {
+            Some(rate) => rate.take(&self.handshakes, now_ns),
+            None => Ok(()),
+        }
+    }
+
     /// Reads the meter of the slots and publishes it, at the beginning of each worker's turn,
     /// before that changes anything. `numbers` are those from now on; what is metered is judged by
     /// those until now. One worker at a time: another that comes meanwhile goes on.
@@ -252,20 +282,36 @@ impl Plane {
         }
     }
 
-    /// Counts a connection in. `None`: a bound is reached and it must be refused.
+    /// Counts a connection in, under its address if it has one of its own. `None`: a bound is
+    /// reached, and it must be turned away.
     pub fn count_in(&self, config: &Config, ip: Option<[u8; 16]>) -> Option<Counted> {
         let header = self.counters.header();
         if header.add_connections(1) >= config.connections_max {
             header.sub_connections(1);
             return None;
         }
-        let (Some(ip), bound @ 1..) = (ip, config.connections_per_ip_max) else {
-            return Some(Counted { ip: None });
-        };
+        let counted = Counted { ip: None };
+        match ip {
+            Some(ip) => self.count_address(config, counted, ip),
+            None => Some(counted),
+        }
+    }
+
+    /// Counts one that was counted in under its address, too. `None`: a bound is reached, and it is
+    /// counted out again.
+    pub fn count_address(
+        &self,
+        config: &Config,
+        counted: Counted,
+        ip: [u8; 16],
+    ) -> Option<Counted> {
+        if config.connections_per_ip_max == 0 {
+            return Some(counted);
+        }
         let mut per_ip = unpoisoned(&self.per_ip);
         let count = per_ip.entry(ip).or_insert(0);
-        if *count >= bound {
-            header.sub_connections(1);
+        if *count >= config.connections_per_ip_max {
+            self.counters.header().sub_connections(1);
             return None;
         }
         *count += 1;

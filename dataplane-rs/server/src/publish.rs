@@ -7,12 +7,18 @@ use crate::limits;
 use crate::request::Whole;
 use crate::tally::ShedReason;
 use crate::worker::Worker;
-use shm_abi::{FRAME_FLAG_HTTP10, REPLY_ACCEPTED, REPLY_QUEUED, REPLY_REFUSED, ReplyEntry};
+use shm_abi::{
+    FRAME_FLAG_HTTP10, FRAME_FLAG_TLS, REPLY_ACCEPTED, REPLY_QUEUED, REPLY_REFUSED, ReplyEntry,
+};
 use sluice_core::answers::Manner;
 use sluice_core::http1::{Framing, Version};
 use sluice_core::routes::Ack;
 use sluice_kernel::Backend;
 use sluice_lane::{FrameParts, HeaderSpan};
+
+fn flag(is_set: bool, flag: u16) -> u16 {
+    if is_set { flag } else { 0 }
+}
 
 impl Worker {
     /// Puts an admitted request into the lane, behind those that wait for room. True: there is no
@@ -56,16 +62,13 @@ impl Worker {
         let parts = FrameParts {
             method: head.method.as_str().as_bytes(),
             target: head.target(whole.head),
-            client: b"",
+            client: conn.transport.client_names(),
             headers: head.block(whole.head),
             index: &self.spans,
             body: &[whole.body],
-            peer: conn.peer,
-            flags: if head.version == Version::Http10 {
-                FRAME_FLAG_HTTP10
-            } else {
-                0
-            },
+            peer: conn.sender,
+            flags: flag(head.version == Version::Http10, FRAME_FLAG_HTTP10)
+                | flag(conn.transport.has_tls(), FRAME_FLAG_TLS),
             source_id: routed.source_id,
             config_version: routed.config_version,
             seq: conn.seq,
@@ -159,7 +162,7 @@ impl Worker {
         let asleep_ns = self
             .slept_at_ns
             .map_or(0, |at| self.now_ns.saturating_sub(at));
-        let stopping = self.is_stopping();
+        let leaving = self.is_leaving();
         while !self.failed {
             let reply = match self.lane.next_reply() {
                 Ok(Some(reply)) => reply,
@@ -175,7 +178,7 @@ impl Worker {
             let conn = self.conns.get_mut(seat).and_then(Option::as_mut);
             let awaited = conn.and_then(|conn| Some((conn.awaits(&entry)?, conn)));
             let answer = awaited.map(|(since_ns, conn)| {
-                conn.asked.keep_alive &= !stopping;
+                conn.asked.keep_alive &= !leaving;
                 let mut out = self
                     .buffers
                     .pop()

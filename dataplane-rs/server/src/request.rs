@@ -5,13 +5,14 @@
 //! inbox. Nothing here calls itself again for the next request: what an answer sets free waits in
 //! the worker's queue for its turn.
 
-use crate::conn::{Asked, Conn, Request, Routed, Stage};
+use crate::conn::{Asked, Conn, Request, Routed, Stage, mapped};
+use crate::inbox;
 use crate::limits;
 use crate::tally::ShedReason;
 use crate::worker::Worker;
 use sluice_core::Refusal;
-use sluice_core::answers;
-use sluice_core::http1::{ChunkedDecoder, Framing, Head, Method};
+use sluice_core::http1::{ChunkedDecoder, Field, Framing, Head, Method};
+use sluice_core::{answers, forwarded, proxy};
 use sluice_kernel::{Backend, Close, SendBuf};
 
 /// The two parts of a request, wherever they lie.
@@ -49,7 +50,11 @@ impl Worker {
 
     fn keep(&mut self, conn: &mut Conn, data: &[u8]) {
         if !data.is_empty() && !matches!(conn.stage, Stage::Lingering) {
-            conn.inbox.push(data, || self.buffer());
+            let most = match &conn.stage {
+                Stage::Body(request) => request.bytes_max,
+                _ => usize::MAX,
+            };
+            conn.inbox.push(data, most, || self.buffer());
         }
     }
 
@@ -74,22 +79,26 @@ impl Worker {
         if matches!(conn.stage, Stage::Lingering) {
             return;
         }
-        let busy = conn.waits() || conn.queued || conn.blocked;
-        if conn.eof && !busy {
+        let opening = matches!(conn.stage, Stage::Opening);
+        let busy = conn.waits() || conn.queued || conn.blocked || conn.transport.waits();
+        if conn.eof && (!busy || opening) {
             return self.leave(io, conn, Close::Graceful); // the rest of its request never comes
         }
         let kept = conn.kept();
         let fits = kept == 0 || self.memory.fits(&conn.charge, conn.asked.slot, kept);
-        if !fits && !busy {
+        if !fits && (!busy || opening) {
+            self.tally.worker().add_kept_refused(1);
+            if opening {
+                return self.leave(io, conn, Close::Graceful); // there is nothing to answer yet
+            }
             conn.asked.keep_alive = false; // its body is not read to the end
             return self.shed(io, conn, ShedReason::HeldFull);
         }
-        let ahead = conn.inbox.len() - conn.whole;
         let bound = match conn.receiving {
             true => limits::AHEAD_BYTES_MAX,
             false => limits::AHEAD_BYTES_AGAIN,
         };
-        let receive = !busy || (fits && ahead <= bound);
+        let receive = !busy || (fits && conn.ahead() <= bound);
         if receive != conn.receiving && !conn.eof {
             conn.receiving = receive;
             io.recv(conn.id, receive);
@@ -117,7 +126,9 @@ impl Worker {
                 &Stage::Body(request) => self.body(io, conn, rest, request, false),
                 Stage::Chunks(..) => self.chunks(io, conn, rest),
                 Stage::Discard(..) | Stage::DiscardChunks(..) => self.discard(io, conn, rest),
-                Stage::Held(..) | Stage::LaneFull(..) | Stage::Awaiting { .. } => break,
+                Stage::Opening | Stage::Held(..) | Stage::LaneFull(..) | Stage::Awaiting { .. } => {
+                    break;
+                }
                 Stage::Lingering => return data.len(),
             };
             if taken == 0 {
@@ -133,6 +144,11 @@ impl Worker {
         if is_first {
             conn.began_ns = self.now_ns;
         }
+        if conn.counted.is_none() {
+            conn.asked.head_only = data.starts_with(b"HEAD ");
+            self.shed(io, conn, ShedReason::HeldFull);
+            return data.len();
+        }
         let head = match conn.reader.read(data, &mut self.fields) {
             Ok(Some(head)) => head,
             Ok(None) => {
@@ -144,6 +160,9 @@ impl Worker {
             Err(refusal) => {
                 // An answer to HEAD has no body, however broken the rest is (RFC 9110, 9.3.2).
                 conn.asked.head_only = data.starts_with(b"HEAD ");
+                if matches!(proxy::parse(data), Ok(Some(_))) {
+                    self.tally.worker().add_proxy_refused(1);
+                }
                 self.refuse(io, conn, &refusal);
                 return data.len();
             }
@@ -154,10 +173,8 @@ impl Worker {
             head_only: head.method == Method::Head,
             ..Asked::default()
         };
-        let found = self
-            .config
-            .routes
-            .find(head.path(data), head.method, &conn.ip);
+        let ip = self.name_sender(conn, head.block(data));
+        let found = self.config.routes.find(head.path(data), head.method, &ip);
         let (routed, body_bytes_max) = match found {
             Ok(route) => {
                 conn.asked.slot = Some(route.source_slot);
@@ -173,9 +190,16 @@ impl Worker {
                 return data.len();
             }
         };
+        let body_bytes_max = body_bytes_max.min(limits::BODY_BYTES_MAX);
+        let bytes_max = match head.framing {
+            Framing::None => 0,
+            Framing::Length(length) => length.min(body_bytes_max),
+            Framing::Chunked => body_bytes_max,
+        };
         let mut request = Request {
             head,
             routed,
+            bytes_max: head.length + bytes_max as usize,
             repeat: false,
             id_in_body: false,
         };
@@ -198,15 +222,54 @@ impl Worker {
             conn.spill = self.buffer();
             conn.spill.extend_from_slice(&data[..head.length]);
             conn.stage = Stage::Chunks(request, ChunkedDecoder::new(body_bytes_max));
-            self.set_deadline(conn, self.now_ns + self.config.body_timeout_ns);
+            self.expect_body(conn);
             return head.length;
         }
         conn.stage = Stage::Body(request);
         let taken = self.body(io, conn, data, request, true);
         if matches!(conn.stage, Stage::Body(_)) {
-            self.set_deadline(conn, self.now_ns + self.config.body_timeout_ns);
+            self.expect_body(conn);
         }
         taken
+    }
+
+    /// Whose request it is, as a peer that is believed says; the worker's fields are those of
+    /// `block`. The address counts for the allow list and in the frame, while the bound on
+    /// connections stays with the peer, whose they are.
+    fn name_sender(&self, conn: &mut Conn, block: &[u8]) -> [u8; 16] {
+        conn.sender = conn.peer;
+        let listener = &self.config.listeners[conn.row];
+        if !listener.is_believed(conn.peer.map(|_| conn.ip)) {
+            return conn.ip;
+        }
+        let is_it = |field: &&Field| field.name(block).eq_ignore_ascii_case(b"x-forwarded-for");
+        let fields = self.fields.as_slice().iter().filter(is_it);
+        let values = fields.map(|field| field.value(block));
+        match forwarded::client(values, &listener.forwarded_from) {
+            Some(ip) => {
+                conn.sender = Some((ip, 0).into());
+                mapped(ip)
+            }
+            None => conn.ip,
+        }
+    }
+
+    /// The head is whole and its body is not.
+    fn expect_body(&mut self, conn: &mut Conn) {
+        conn.body_until_ns = self.now_ns + self.config.body_timeout_ns;
+        self.set_deadline(conn, conn.body_until_ns);
+    }
+
+    /// How long the current body has time, as far as it has come: its timeout, and a second more
+    /// for so many bytes. Looked at when a deadline is over, so that bytes move no timer.
+    fn body_deadline_ns(&self, conn: &Conn) -> u64 {
+        let bytes = u128::from(conn.body_bytes());
+        let earned_ns = match u128::from(self.config.body_rate_min) {
+            0 => 0,
+            rate => bytes * 1_000_000_000 / rate,
+        };
+        conn.body_until_ns
+            .saturating_add(u64::try_from(earned_ns).unwrap_or(u64::MAX))
     }
 
     /// A request that no route takes. Where that is all that is wrong, its body is read first, so
@@ -233,25 +296,29 @@ impl Worker {
                 self.refuse(io, conn, &refusal);
                 return head.length;
             }
-            Framing::Length(length) => conn.stage = Stage::Discard(refusal, length),
+            Framing::Length(length) => conn.stage = Stage::Discard(refusal, 0, length),
             Framing::Chunked => {
                 let decoder = ChunkedDecoder::new(self.config.body_bytes_max);
-                conn.stage = Stage::DiscardChunks(refusal, decoder);
+                conn.stage = Stage::DiscardChunks(refusal, decoder, 0);
             }
         }
-        self.set_deadline(conn, self.now_ns + self.config.body_timeout_ns);
+        self.expect_body(conn);
         head.length
     }
 
     fn discard<B: Backend>(&mut self, io: &mut B, conn: &mut Conn, data: &[u8]) -> usize {
         let (taken, refusal) = match &mut conn.stage {
-            Stage::Discard(refusal, left) => {
+            Stage::Discard(refusal, read, left) => {
                 let taken = data.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *read += taken as u64;
                 *left -= taken as u64;
                 (taken, (*left == 0).then_some(*refusal))
             }
-            Stage::DiscardChunks(refusal, decoder) => match decoder.step(data) {
-                Ok(step) => (step.consumed, step.done.then_some(*refusal)),
+            Stage::DiscardChunks(refusal, decoder, read) => match decoder.step(data) {
+                Ok(step) => {
+                    *read += step.data.len() as u64;
+                    (step.consumed, step.done.then_some(*refusal))
+                }
                 Err(broken) => (data.len(), Some(broken)),
             },
             _ => return 0,
@@ -300,6 +367,7 @@ impl Worker {
             return 0;
         };
         let request = *request;
+        inbox::reserve(&mut conn.spill, data.len(), request.bytes_max);
         let progress = match decoder.decode(data, &mut conn.spill) {
             Ok(progress) => progress,
             Err(refusal) => {
@@ -333,12 +401,16 @@ impl Worker {
     /// The deadline of the current stage has passed.
     pub(crate) fn timed_out<B: Backend>(&mut self, io: &mut B, conn: &mut Conn) {
         match conn.stage {
+            Stage::Opening => self.opened_too_late(io, conn),
             Stage::Head if conn.is_idle() => self.leave(io, conn, Close::Graceful),
-            Stage::Head
-            | Stage::Body(_)
-            | Stage::Chunks(..)
-            | Stage::Discard(..)
-            | Stage::DiscardChunks(..) => self.refuse(io, conn, &Refusal::TooSlow),
+            Stage::Head => self.too_slow(io, conn),
+            Stage::Body(_) | Stage::Chunks(..) | Stage::Discard(..) | Stage::DiscardChunks(..) => {
+                let until_ns = self.body_deadline_ns(conn);
+                match until_ns > self.now_ns {
+                    true => self.set_deadline(conn, until_ns),
+                    false => self.too_slow(io, conn),
+                }
+            }
             Stage::Held(..) => self.give_up(io, conn, ShedReason::Hold),
             Stage::LaneFull(..) => self.give_up(io, conn, ShedReason::Lane),
             Stage::Awaiting { position, .. } => {
@@ -351,5 +423,9 @@ impl Worker {
             }
             Stage::Lingering => io.close(conn.id, Close::Now),
         }
+    }
+    fn too_slow<B: Backend>(&mut self, io: &mut B, conn: &mut Conn) {
+        self.tally.worker().add_too_slow(1);
+        self.refuse(io, conn, &Refusal::TooSlow);
     }
 }

@@ -1,7 +1,7 @@
 //! What a worker does with each completion: connections come, speak, and go.
 
-use crate::conn::{Conn, mapped};
-use crate::limits;
+use crate::conn::{Conn, Origin, mapped};
+use crate::transport::Transport;
 use crate::worker::Worker;
 use sluice_kernel::sys;
 use sluice_kernel::{Backend, ConnId, Errno, ListenerId, SendBuf, Sink, WakeId};
@@ -14,36 +14,41 @@ impl Sink for Worker {
 
     fn on_accept<B: Backend>(&mut self, io: &mut B, listener: ListenerId, socket: OwnedFd) {
         self.tally.worker().add_accepted(1);
-        let is_unix = self
-            .listening
-            .iter()
-            .any(|&(id, is_unix)| id == listener && is_unix);
+        let Some(place) = self.listening.iter().find(|place| place.id == listener) else {
+            return self.tally.worker().add_closed(1); // the backend's last word was its last
+        };
+        let (row, is_unix) = (place.row, place.is_unix);
         let peer = match sys::peer_addr(socket.as_fd()) {
             Ok(peer) => Some(peer),
             Err(_) if is_unix => None,
             Err(_) => return self.tally.worker().add_closed(1), // gone before it was looked at
         };
         let ip = peer.map(|peer| mapped(peer.ip()));
-        let Some(counted) = self.plane.count_in(&self.config, ip) else {
-            self.tally.worker().add_refused_connections(1);
-            return self.tally.worker().add_closed(1);
-        };
-        let id = match io.attach(socket) {
-            Ok(id) => id,
-            Err(_full) => {
-                self.plane.count_out(counted);
+        // As many rows as sockets, or the config would have been refused.
+        let transport = Transport::new(&self.config.listeners[row], ip);
+        // A proxy has as many connections as those behind it.
+        let own_ip = ip.filter(|_| !matches!(transport, Transport::Proxied { .. }));
+        let counted = self.plane.count_in(&self.config, own_ip);
+        let has_seat = counted.is_some() || self.turn_away(transport.has_tls());
+        let socket = has_seat.then_some(socket);
+        let Some(id) = socket.and_then(|socket| io.attach(socket).ok()) else {
+            if counted.is_some() {
                 self.tally.worker().add_refused_connections(1);
-                return self.tally.worker().add_closed(1);
             }
+            self.count_out(counted);
+            return self.tally.worker().add_closed(1);
         };
         let number = self.next_number;
         self.next_number += 1;
-        let mut conn = Box::new(Conn::new(id, number, peer, counted, &self.config));
-        let quiet_ns = match self.draining {
-            true => limits::DRAIN_QUIET_NS,
-            false => self.config.idle_timeout_ns,
+        let origin = Origin {
+            row,
+            transport,
+            peer,
+            counted,
         };
-        self.set_deadline(&mut conn, self.now_ns + quiet_ns);
+        let mut conn = Box::new(Conn::new(id, number, origin, &self.config));
+        let deadline_ns = self.first_deadline_ns(&conn);
+        self.set_deadline(&mut conn, deadline_ns);
         if self.conns.len() <= id.index() {
             self.conns.resize_with(id.index() + 1, || None);
         }
@@ -53,7 +58,7 @@ impl Sink for Worker {
     fn on_data<B: Backend>(&mut self, io: &mut B, conn: ConnId, data: &mut [u8]) {
         self.tally.worker().add_bytes_in(data.len() as u64);
         self.with_conn(io, conn.index(), |worker, io, conn| {
-            worker.data(io, conn, data)
+            worker.received(io, conn, data)
         });
     }
 
@@ -80,7 +85,7 @@ impl Sink for Worker {
             self.clear_timer(&mut conn);
             self.abandon(&mut conn);
             self.memory.charge(&mut conn.charge, None, 0);
-            self.plane.count_out(conn.counted);
+            self.count_out(conn.counted.take());
             self.tally.worker().add_closed(1);
         }
     }
@@ -91,7 +96,7 @@ impl Sink for Worker {
         listener: ListenerId,
         broken: Option<Errno>,
     ) {
-        self.listening.retain(|&(id, _)| id != listener);
+        self.listening.retain(|place| place.id != listener);
         if let Some(errno) = broken {
             self.fail(format!("a listening socket no longer accepts: {errno}"));
         }

@@ -10,8 +10,9 @@ use crate::conn::{Conn, Stage, seat_of};
 use crate::frames::Frames;
 use crate::limits;
 use crate::memory::Memory;
-use crate::plane::Plane;
+use crate::plane::{Counted, Plane};
 use crate::tally::Tally;
+use crate::transport::Handshakes;
 use sluice_core::admission::{Admission, Jitter, Numbers};
 use sluice_core::answers;
 use sluice_core::http1::Fields;
@@ -32,16 +33,22 @@ pub struct Parts {
     pub plane: Arc<Plane>,
     /// Its lane.
     pub lane: Lane,
-    /// One listening socket per address.
-    pub sockets: Vec<OwnedFd>,
+    /// One listening socket of each row, and who else accepts on it.
+    pub sockets: Vec<(OwnedFd, Share)>,
     /// Rung by us when the control plane is to look.
     pub request_bell: EventFd,
     /// Rung by the control plane when there are replies or room.
     pub reply_bell: EventFd,
     /// Spreads the retries of those that are shed.
     pub seed: u64,
-    /// Bytes that it may keep for requests that are not whole or wait.
-    pub kept_bytes_max: usize,
+}
+
+/// A listener in use.
+pub(crate) struct Place {
+    pub id: ListenerId,
+    /// Its row in the config.
+    pub row: usize,
+    pub is_unix: bool,
 }
 
 /// One worker. It is the sink of its backend's completions.
@@ -78,15 +85,21 @@ pub struct Worker {
     /// their bell may still ring.
     pub(crate) unrung_ns: Option<u64>,
     pub(crate) reply_wake: Option<WakeId>,
-    /// Listeners in use, and whether it is a Unix socket.
-    pub(crate) listening: Vec<(ListenerId, bool)>,
+    /// Listeners in use.
+    pub(crate) listening: Vec<Place>,
+    /// Handshakes that wait for their turn.
+    pub(crate) handshakes: Handshakes,
+    /// For what was decrypted last.
+    pub(crate) plain: Vec<u8>,
+    /// Connections beyond a bound that have a seat until they were told so.
+    pub(crate) turned_away: u32,
     pub(crate) next_number: u64,
     pub(crate) draining: bool,
     pub(crate) failed: bool,
     /// Connections that have bytes to go on with, by token.
     ready: VecDeque<u64>,
     wheel: Wheel,
-    sockets: Vec<OwnedFd>,
+    sockets: Vec<(OwnedFd, Share)>,
     request_bell: EventFd,
     reply_bell: EventFd,
     date_s: u64,
@@ -111,7 +124,7 @@ impl Worker {
             admission: Admission::new(parts.index, sluice_core::limits::HELD_MAX),
             numbers: Numbers::default(),
             frames: Frames::default(),
-            memory: Memory::new(parts.kept_bytes_max),
+            memory: Memory::new(0),
             jitter: Jitter::new(parts.seed),
             tally,
             now_ns,
@@ -127,6 +140,9 @@ impl Worker {
             unrung_ns: None,
             reply_wake: None,
             listening: Vec::new(),
+            handshakes: Handshakes::default(),
+            plain: Vec::new(),
+            turned_away: 0,
             next_number: 1,
             draining: false,
             failed: false,
@@ -177,6 +193,9 @@ impl Worker {
         if self.plane.slots.overloaded() != 0 {
             until_ns = until_ns.min(self.now_ns + limits::OVERLOAD_LOOK_NS);
         }
+        if let Some(due_ns) = self.handshakes.due_ns() {
+            until_ns = until_ns.min(due_ns);
+        }
         if self.draining {
             until_ns = until_ns.min(self.cut_at_ns);
         }
@@ -209,6 +228,7 @@ impl Worker {
             self.unrung_ns = None;
             self.tally.worker().add_belt_wakes(1);
         }
+        self.begin_handshakes(io);
         self.go_on_with_ready(io);
         self.retry_lane_waiting(io);
         if !self.failed {
@@ -219,6 +239,10 @@ impl Worker {
         }
         self.drain(io);
         self.plane.publish_taken();
+        let kept = self.memory.bytes() as u64;
+        if kept != self.tally.worker().kept_bytes() {
+            self.tally.worker().store_kept_bytes(kept);
+        }
         let published = std::mem::take(&mut self.published);
         if self.lane.end_turn(published) {
             self.tally.worker().add_rings(1);
@@ -257,8 +281,13 @@ impl Worker {
     /// New numbers, once a turn.
     fn read_numbers(&mut self) {
         let page = self.plane.control.page();
+        let newest = page.newest_generation();
         self.numbers = Numbers {
-            limit: page.limit(),
+            // Beside a newer data plane this one only finishes what it has.
+            limit: match u64::from(self.plane.generation) < newest {
+                true => page.elder_limit().max(1),
+                false => page.limit(),
+            },
             floor_slots: page.floor_slots(),
             floor_rate_milli: page.floor_rate_milli(),
             max_held: page.max_held(),
@@ -281,14 +310,15 @@ impl Worker {
         io: &mut B,
     ) -> Result<(), sluice_kernel::Error> {
         self.config = self.plane.config();
+        self.memory.set_bytes_max(self.config.kept_bytes_max);
         if self.config.version == 0 || self.draining {
             return Ok(());
         }
         if self.listening.is_empty() {
-            for socket in &self.sockets {
+            for (row, (socket, share)) in self.sockets.iter().enumerate() {
                 let is_unix = sys::local_addr(socket.as_fd()).is_err();
-                let listener = io.listen(socket.as_fd(), Share::Exclusive)?;
-                self.listening.push((listener, is_unix));
+                let id = io.listen(socket.as_fd(), *share)?;
+                self.listening.push(Place { id, row, is_unix });
             }
         }
         self.plane.set_accepting(self.index, self.config.version);
@@ -359,21 +389,39 @@ impl Worker {
         if !self.draining {
             self.draining = true;
             self.plane.set_accepting(self.index, 0);
-            for (listener, _) in &self.listening {
-                io.unlisten(*listener);
+            for place in &self.listening {
+                io.unlisten(place.id);
             }
-            let quiet_ns = self.now_ns + limits::DRAIN_QUIET_NS;
-            // A head that is not whole was not taken; its sender comes again.
-            self.for_each_conn(io, |worker, _, conn| {
-                if matches!(conn.stage, Stage::Head | Stage::Lingering) {
-                    worker.set_deadline(conn, quiet_ns);
-                }
-            });
+            self.for_each_conn(io, |worker, _, conn| worker.hurry(conn));
         }
         self.cut_at_ns = cut_at_ns;
         if self.now_ns >= cut_at_ns {
             self.for_each_conn(io, |worker, io, conn| worker.leave(io, conn, Close::Abort));
             self.cut_at_ns = self.now_ns + limits::SLEEP_NS_MAX;
+        }
+    }
+
+    /// Sets how long a connection stays that need not be served to its end. While another data
+    /// plane takes over, all that has begun goes on; while the daemon stops, a head that is not
+    /// whole was not taken, and its sender comes again.
+    fn hurry(&mut self, conn: &mut Conn) {
+        let is_unused = match conn.stage {
+            Stage::Lingering => true,
+            Stage::Opening => self.is_stopping(),
+            Stage::Head => self.is_stopping() || conn.is_idle(),
+            _ => false,
+        };
+        let until_ns = self.now_ns + self.quiet_ns();
+        if is_unused && until_ns < conn.deadline_ns {
+            self.set_deadline(conn, until_ns);
+        }
+    }
+
+    /// While draining, how long nothing may come from a connection before it is closed.
+    pub(crate) fn quiet_ns(&self) -> u64 {
+        match self.is_stopping() {
+            true => limits::STOP_QUIET_NS,
+            false => limits::DRAIN_QUIET_NS,
         }
     }
 
@@ -386,9 +434,22 @@ impl Worker {
         }
     }
 
-    /// Whether new requests are refused.
+    /// Whether new requests are refused: nobody would answer them.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.draining || self.failed || self.plane.control.page().stopping() != 0
+        self.failed || self.plane.control.page().stopping() != 0
+    }
+
+    /// Whether connections end with their next answer, because this data plane does.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.draining || self.is_stopping()
+    }
+
+    /// Counts a connection out, or gives back the seat of one that was turned away.
+    pub(crate) fn count_out(&mut self, counted: Option<Counted>) {
+        match counted {
+            Some(counted) => self.plane.count_out(counted),
+            None => self.turned_away -= 1,
+        }
     }
 
     fn for_each_conn<B: Backend>(
@@ -426,10 +487,14 @@ impl Worker {
         token: u64,
         run: impl FnOnce(&mut Worker, &mut B, &mut Conn),
     ) {
-        let seat = seat_of(token);
-        let conn = self.conns.get(seat).and_then(Option::as_ref);
-        if conn.is_some_and(|conn| conn.token() == token) {
-            self.with_conn(io, seat, run);
+        if self.conn_of(token).is_some() {
+            self.with_conn(io, seat_of(token), run);
         }
+    }
+
+    /// The connection of that name, if it still sits there.
+    pub(crate) fn conn_of(&self, token: u64) -> Option<&Conn> {
+        let conn = self.conns.get(seat_of(token))?.as_deref()?;
+        (conn.token() == token).then_some(conn)
     }
 }

@@ -1,58 +1,15 @@
 //! Bounds that a sender meets.
 
+use crate::certificates::certificates;
 use crate::sender::post;
 use crate::world::{MILLISECOND, Setup, WRITABLE, World, eventually, source};
+use sluice_dataplane::{Config, Host};
 use sluice_proto as proto;
 
 fn http(change: impl FnOnce(&mut proto::HttpBounds)) -> Setup {
     let mut setup = Setup::default();
     change(&mut setup.http);
     setup
-}
-
-#[test]
-fn a_connection_beyond_the_bound_ends_without_an_answer_and_a_later_one_is_taken() {
-    let Some(mut world) = World::start(http(|http| http.max_connections = 3)) else {
-        return;
-    };
-    let mut taken: Vec<_> = (0..3).map(|_| world.connect(0)).collect();
-    let mut refused = world.connect(0);
-    refused.expect_end();
-    assert_eq!(world.plane.counters.worker(0).refused_connections(), 1);
-    taken.pop();
-    eventually("one is gone", || {
-        world.plane.counters.header().connections() == 2
-    });
-    let mut sender = world.connect(0);
-    sender.send(&post("/a", b"x"));
-    let frame = world.control[0].frame();
-    world.control[0].accept(&frame);
-    world.control[0].consume(&frame);
-    assert_eq!(sender.answer().status, 200);
-}
-
-#[test]
-fn a_bound_on_one_address_counts_only_connections_that_came_under_it() {
-    let setup = Setup::default();
-    let (bounds, sources) = (setup.http, setup.sources.clone());
-    let Some(world) = World::start(setup) else {
-        return;
-    };
-    let counters = &world.plane.counters;
-    let before = world.connect(0);
-    eventually("it is taken", || counters.header().connections() == 1);
-    let bounds = proto::HttpBounds {
-        max_connections_per_ip: 2,
-        ..bounds
-    };
-    world.configure(2, bounds, sources);
-    let _taken = (world.connect(0), world.connect(0));
-    world.connect(0).expect_end();
-    // The first one was never counted, so its end makes no room.
-    drop(before);
-    eventually("it is gone", || counters.header().connections() == 2);
-    world.connect(0).expect_end();
-    assert_eq!(counters.worker(0).refused_connections(), 2);
 }
 
 #[test]
@@ -79,6 +36,57 @@ fn who_is_too_slow_with_a_head_or_a_body_gets_408_and_who_is_idle_nothing() {
     }
     world.connect(0).expect_end();
     assert_eq!(world.plane.counters.source(0, 0).code_408(), 2);
+    assert_eq!(world.counts(0).too_slow(), 4);
+}
+
+#[test]
+fn a_body_that_comes_fast_enough_has_more_time_than_one_that_does_not() {
+    let setup = http(|http| {
+        http.body_timeout_ns = 30 * MILLISECOND;
+        http.min_body_rate = 1000;
+    });
+    let Some(mut world) = World::start(setup) else {
+        return;
+    };
+    // A minute's worth of bytes each.
+    let part = [b'x'; 60_000];
+    let chunk = [&b"ea60\r\n"[..], &part].concat();
+    let mut senders = Vec::new();
+    for (head, part, rest, status) in [
+        ("/a HTTP/1.1\r\nContent-Length: 60001", &part[..], "y", 200),
+        (
+            "/a HTTP/1.1\r\nTransfer-Encoding: chunked",
+            &chunk,
+            "\r\n1\r\ny\r\n0\r\n\r\n",
+            200,
+        ),
+        ("/no HTTP/1.1\r\nContent-Length: 60001", &part, "y", 404),
+        (
+            "/no HTTP/1.1\r\nTransfer-Encoding: chunked",
+            &chunk,
+            "\r\n0\r\n\r\n",
+            404,
+        ),
+    ] {
+        let mut sender = world.connect(0);
+        sender.send(format!("POST {head}\r\nHost: x\r\n\r\n").as_bytes());
+        sender.send(part);
+        senders.push((sender, rest, status));
+    }
+    eventually("all of it came", || world.counts(0).bytes_in() > 240_000);
+    // One that sends nothing tells that the time is over for those that earned none.
+    let mut clock = world.connect(0);
+    clock.send(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(clock.answer().status, 408);
+    let body = [&part[..], b"y"].concat();
+    for (sender, rest, status) in &mut senders {
+        sender.send(rest.as_bytes());
+        if *status == 200 {
+            world.accept_next(0, &body);
+        }
+        assert_eq!(sender.answer().status, *status);
+    }
+    assert_eq!(world.counts(0).too_slow(), 1);
 }
 
 #[test]
@@ -194,11 +202,11 @@ fn a_body_over_the_routes_bound_is_refused_before_it_is_read() {
 
 #[test]
 fn slow_bodies_of_one_source_leave_memory_for_another() {
-    let setup = Setup {
-        kept_bytes_max: 500_000,
+    let mut setup = Setup {
         sources: vec![source("/slow", 0), source("/a", 1)],
         ..Setup::default()
     };
+    setup.http.receive_memory = 530_000;
     let Some(mut world) = World::start(setup) else {
         return;
     };
@@ -241,46 +249,90 @@ fn slow_bodies_of_one_source_leave_memory_for_another() {
     assert_eq!((source.shed_held_full(), source.code_503()), (1, 1));
 }
 
+type Change = fn(&mut proto::Snapshot);
+
 #[test]
 fn a_config_that_cannot_be_served_names_what_is_wrong() {
-    let bounds = Setup::default().http;
-    let with = |change: fn(&mut proto::Source)| {
-        let mut source = source("/a", 0);
-        change(&mut source);
-        let sources = vec![source];
-        let snapshot = proto::Snapshot {
+    let tickets = std::sync::Arc::default();
+    let host = Host {
+        ring_size: 1 << 20,
+        workers: 2,
+        rows: 1,
+        tickets: &tickets,
+    };
+    let read = |host: &Host<'_>, change: Change| {
+        let mut snapshot = proto::Snapshot {
             config_version: 1,
-            http: Some(bounds),
-            sources,
+            http: Some(Setup::default().http),
+            sources: vec![source("/a", 0)],
+            listeners: vec![certificates().listener()],
             ..proto::Snapshot::default()
         };
-        sluice_dataplane::Config::new(snapshot, 1 << 20)
+        change(&mut snapshot);
+        Config::new(snapshot, host).map(drop)
     };
-    assert!(with(|_| {}).is_ok());
-    for (change, part) in [
-        (
-            (|s| s.max_body = 128 * 1024 + 1) as fn(&mut proto::Source),
-            "max_body",
-        ),
-        (|s| s.methods = vec!["BREW".into()], "BREW"),
-        (|s| s.shed_status = 500, "shed_status"),
-        (|s| s.acknowledge = 0, "acknowledge"),
-        (|s| s.priority = 0, "priority"),
-        (|s| s.slot = 70_000, "slot"),
-        (|s| s.allow_from = vec!["10.0.0.0/33".into()], "allow_from"),
-    ] {
-        let fault = with(change).unwrap_err();
-        assert!(fault.contains(part), "{fault}");
-    }
-    let tiny = proto::Snapshot {
-        config_version: 1,
-        http: Some(bounds),
-        sources: vec![source("/a", 0)],
-        ..proto::Snapshot::default()
-    };
-    assert!(
-        sluice_dataplane::Config::new(tiny, 4096)
-            .unwrap_err()
-            .contains("at most 0")
+    assert_eq!(read(&host, |_| {}), Ok(()));
+    assert_eq!(
+        read(&host, |s| s.listeners.clear()),
+        Ok(()),
+        "all are plain"
     );
+    let faults: &[(Change, &[&str])] = &[
+        (
+            |s| s.sources[0].max_body = 128 * 1024 + 1,
+            &["source a", "max_body"],
+        ),
+        (|s| s.sources[0].methods = vec!["BREW".into()], &["BREW"]),
+        (|s| s.sources[0].shed_status = 500, &["shed_status"]),
+        (|s| s.sources[0].acknowledge = 0, &["acknowledge"]),
+        (|s| s.sources[0].priority = 0, &["priority"]),
+        (|s| s.sources[0].slot = 70_000, &["slot"]),
+        (
+            |s| s.sources[0].allow_from = vec!["10.0.0.0/33".into()],
+            &["allow_from"],
+        ),
+        (
+            |s| s.http.as_mut().unwrap().receive_memory = 1_000_000,
+            &["source a", "max_body: 131072", "receive_memory, 1000000"],
+        ),
+        (
+            |s| s.http.as_mut().unwrap().handshake_timeout_ns = 0,
+            &["handshake_timeout"],
+        ),
+        (
+            |s| s.listeners.push(proto::Listener::default()),
+            &["listeners: 2 of them", "has 1"],
+        ),
+        (
+            |s| s.listeners[0].proxy_from = vec!["10.0.0.0/33".into()],
+            &["listener 0", "proxy_from"],
+        ),
+        (
+            |s| s.listeners[0].forwarded_from = vec!["all".into()],
+            &["listener 0", "forwarded_from"],
+        ),
+        (
+            |s| s.listeners[0].tls.as_mut().unwrap().certificates[0].key = b"x".to_vec(),
+            &["listener 0", "tls"],
+        ),
+        (
+            |s| s.listeners[0].tls.as_mut().unwrap().client_required = true,
+            &["listener 0", "tls", "client_ca"],
+        ),
+        (
+            |s| s.ticket_keys = vec![proto::TicketKey::default()],
+            &["ticket_keys", "key 0"],
+        ),
+    ];
+    for (change, parts) in faults {
+        let fault = read(&host, *change).unwrap_err();
+        for part in *parts {
+            assert!(fault.contains(part), "{part:?} is not in {fault:?}");
+        }
+    }
+    let tiny = Host {
+        ring_size: 4096,
+        ..host
+    };
+    assert!(read(&tiny, |_| {}).unwrap_err().contains("at most 0"));
 }

@@ -42,7 +42,7 @@ fn setup() -> Setup {
             ..proto::Handshake::default()
         }];
     }
-    Setup {
+    let mut setup = Setup {
         workers: 2,
         limit: 10,
         max_held: 12,
@@ -53,10 +53,11 @@ fn setup() -> Setup {
             (REPEAT_SHARE_MILLI, 800),
             (SHARE_RATE_MILLI, 20_000),
         ],
-        kept_bytes_max: 1_500_000,
         sources: vec![source("/a", 0), high, ring, delivered, quick],
         ..Setup::default()
-    }
+    };
+    setup.http.receive_memory = 3_000_000;
+    setup
 }
 
 /// One or several requests, of any size, whole or cut off.

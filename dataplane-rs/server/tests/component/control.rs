@@ -6,6 +6,7 @@ use shm_abi::{REPLY_ACCEPTED, REPLY_REFUSED};
 use sluice_kernel::sys::EventFd;
 use sluice_lane::Lane;
 use std::fs::File;
+use std::net::Ipv6Addr;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
@@ -30,6 +31,10 @@ const WANTS_ROOM: u64 = 2;
 pub struct Frame {
     pub line: DLine,
     pub target: String,
+    /// The sender's address, IPv4 as `::ffff:a.b.c.d`, and its port.
+    pub peer: (Ipv6Addr, u16),
+    /// Names in its certificate.
+    pub client: String,
     pub body: Vec<u8>,
 }
 
@@ -129,11 +134,15 @@ impl ControlPlane {
         self.read_ring(self.read, &mut bytes);
         self.read += u64::from(line.length);
         let head = PayloadHead::from_bytes(bytes[128..192].try_into().unwrap());
-        let target = bytes[192..192 + head.target_length as usize].to_vec();
+        let target = 192..192 + head.target_length as usize;
+        let client = target.end..target.end + 8 * usize::from(head.client_words);
+        let client = String::from_utf8(bytes[client].to_vec()).unwrap();
         let body = head.body_offset as usize..(head.body_offset + head.body_length) as usize;
         Frame {
             line,
-            target: String::from_utf8(target).unwrap(),
+            target: String::from_utf8(bytes[target].to_vec()).unwrap(),
+            peer: (head.peer_ip.into(), head.peer_port),
+            client: client.trim_end_matches('\0').into(),
             body: bytes[body].to_vec(),
         }
     }

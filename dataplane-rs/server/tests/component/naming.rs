@@ -319,7 +319,13 @@ fn a_config_that_names_what_cannot_be_is_refused_with_the_fields_name() {
             sources: vec![source],
             ..proto::Snapshot::default()
         };
-        sluice_dataplane::Config::new(snapshot, 1 << 20)
+        let host = sluice_dataplane::Host {
+            ring_size: 1 << 20,
+            workers: 1,
+            rows: 1,
+            tickets: &std::sync::Arc::default(),
+        };
+        sluice_dataplane::Config::new(snapshot, &host)
     };
     assert!(with(|s| s.id_places = sources()[2].id_places.clone()).is_ok());
     for (change, part) in [

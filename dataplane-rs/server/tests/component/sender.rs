@@ -1,9 +1,14 @@
 //! A sender that says exactly what a test wants, and reads answers one by one.
 
+use crate::certificates::HOST;
 use crate::world::PATIENCE;
-use std::io::{ErrorKind, Read, Write};
+use rustls::{ClientConfig, ClientConnection, Stream};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
 
 /// One answer.
 #[derive(Debug)]
@@ -52,8 +57,81 @@ pub fn get(target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n").into_bytes()
 }
 
+/// What a sender speaks on.
+enum Wire {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<ClientConnection>, Box<Wire>),
+    /// Byte by byte.
+    Dripping(Box<Wire>),
+}
+
+impl Wire {
+    fn set_nonblocking(&self, on: bool) {
+        match self {
+            Wire::Tcp(stream) => stream.set_nonblocking(on),
+            Wire::Unix(stream) => stream.set_nonblocking(on),
+            Wire::Tls(_, below) | Wire::Dripping(below) => return below.set_nonblocking(on),
+        }
+        .unwrap()
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Wire::Tcp(stream) => stream.as_fd(),
+            Wire::Unix(stream) => stream.as_fd(),
+            Wire::Tls(_, below) | Wire::Dripping(below) => below.fd(),
+        }
+    }
+
+    /// close_notify where there is one, and FIN.
+    fn finish(&mut self) -> io::Result<()> {
+        match self {
+            Wire::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Wire::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Wire::Tls(session, below) => {
+                session.send_close_notify();
+                while session.wants_write() {
+                    session.write_tls(below)?;
+                }
+                below.finish()
+            }
+            Wire::Dripping(below) => below.finish(),
+        }
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Wire::Tcp(stream) => stream.read(to),
+            Wire::Unix(stream) => stream.read(to),
+            Wire::Tls(session, below) => Stream::new(&mut **session, &mut **below).read(to),
+            Wire::Dripping(below) => below.read(to),
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Wire::Tcp(stream) => stream.write(bytes),
+            Wire::Unix(stream) => stream.write(bytes),
+            Wire::Tls(session, below) => Stream::new(&mut **session, &mut **below).write(bytes),
+            Wire::Dripping(below) => below.write(&bytes[..bytes.len().min(1)]),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Wire::Tls(session, below) => Stream::new(&mut **session, &mut **below).flush(),
+            _ => Ok(()),
+        }
+    }
+}
+
 pub struct Sender {
-    stream: TcpStream,
+    wire: Wire,
     received: Vec<u8>,
 }
 
@@ -64,58 +142,156 @@ impl Sender {
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Sender {
-            stream,
+            wire: Wire::Tcp(stream),
             received: Vec::new(),
         }
     }
 
+    pub fn connect_unix(path: &Path) -> Sender {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Sender {
+            wire: Wire::Unix(stream),
+            received: Vec::new(),
+        }
+    }
+
+    /// Speaks TLS from here on; the handshake comes with the first bytes.
+    pub fn into_tls(self, config: &Arc<ClientConfig>) -> Sender {
+        let host = HOST.try_into().unwrap();
+        let session = ClientConnection::new(config.clone(), host).unwrap();
+        Sender {
+            wire: Wire::Tls(Box::new(session), Box::new(self.wire)),
+            received: self.received,
+        }
+    }
+
+    /// Sends byte by byte from here on.
+    pub fn dripping(self) -> Sender {
+        Sender {
+            wire: Wire::Dripping(Box::new(self.wire)),
+            received: self.received,
+        }
+    }
+
+    /// Makes the handshake. An error is what the peer's alert or the end of the connection was.
+    pub fn handshake(&mut self) -> io::Result<()> {
+        let Wire::Tls(session, below) = &mut self.wire else {
+            panic!("no TLS here")
+        };
+        while session.is_handshaking() {
+            session.complete_io(below)?;
+        }
+        Ok(())
+    }
+
+    /// Reads once.
+    pub fn read_once(&mut self) -> io::Result<usize> {
+        self.wire.read(&mut [0; 1024])
+    }
+
+    /// Sends its first flight.
+    pub fn begin_handshake(&mut self) {
+        let flight = self.flight();
+        self.send_below(&flight);
+    }
+
+    /// What TLS has to send.
+    pub fn flight(&mut self) -> Vec<u8> {
+        let Wire::Tls(session, _) = &mut self.wire else {
+            panic!("no TLS here")
+        };
+        let mut bytes = Vec::new();
+        while session.wants_write() {
+            session.write_tls(&mut bytes).unwrap();
+        }
+        bytes
+    }
+
+    /// Bytes as records, not sent.
+    pub fn sealed(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let Wire::Tls(session, _) = &mut self.wire else {
+            panic!("no TLS here")
+        };
+        session.writer().write_all(bytes).unwrap();
+        self.flight()
+    }
+
+    /// Sends bytes below TLS.
+    pub fn send_below(&mut self, bytes: &[u8]) {
+        let Wire::Tls(_, below) = &mut self.wire else {
+            panic!("no TLS here")
+        };
+        below.write_all(bytes).unwrap();
+    }
+
+    /// close_notify without the FIN that belongs behind it.
+    pub fn notify(&mut self) {
+        let Wire::Tls(session, _) = &mut self.wire else {
+            panic!("no TLS here")
+        };
+        session.send_close_notify();
+        let alert = self.flight();
+        self.send_below(&alert);
+    }
+
+    /// Ends with FIN and without the close_notify that belongs before it.
+    pub fn finish_rudely(&mut self) {
+        let Wire::Tls(_, below) = &mut self.wire else {
+            panic!("no TLS here")
+        };
+        below.finish().unwrap();
+    }
+
     pub fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).unwrap();
+        self.wire.write_all(bytes).unwrap();
+        self.wire.flush().unwrap();
     }
 
     /// Sends as much as the peer takes; false when it no longer takes any.
     pub fn try_send(&mut self, bytes: &[u8]) -> bool {
-        self.stream.write_all(bytes).is_ok()
+        self.wire.write_all(bytes).is_ok()
     }
 
     /// Sends what fits without waiting.
     pub fn send_some(&mut self, bytes: &[u8]) -> usize {
-        self.stream.set_nonblocking(true).unwrap();
-        let count = match self.stream.write(bytes) {
+        self.wire.set_nonblocking(true);
+        let count = match self.wire.write(bytes) {
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
             Err(error) => panic!("send: {error}"),
         };
-        self.stream.set_nonblocking(false).unwrap();
+        self.wire.set_nonblocking(false);
         count
     }
 
     /// Sends what goes without waiting, to a peer that may be gone.
     pub fn send_what_goes(&mut self, bytes: &[u8]) {
-        self.stream.set_nonblocking(true).unwrap();
+        self.wire.set_nonblocking(true);
         let mut sent = 0;
-        while let Ok(count) = self.stream.write(&bytes[sent..]) {
+        while let Ok(count) = self.wire.write(&bytes[sent..]) {
             sent += count;
             if sent == bytes.len() {
                 break;
             }
         }
-        self.stream.set_nonblocking(false).unwrap();
+        self.wire.set_nonblocking(false);
     }
 
     /// Sends FIN to a peer that may be gone; false when it is.
     pub fn try_finish(&mut self) -> bool {
-        self.stream.shutdown(Shutdown::Write).is_ok()
+        self.wire.finish().is_ok()
     }
 
     /// FIN: nothing more will be sent.
     pub fn finish(&mut self) {
-        self.stream.shutdown(Shutdown::Write).unwrap();
+        self.wire.finish().unwrap();
     }
 
     /// Ends the connection at once.
     pub fn reset(self) {
-        sluice_kernel::sys::set_linger_reset(self.stream.as_fd()).unwrap();
+        sluice_kernel::sys::set_linger_reset(self.wire.fd()).unwrap();
     }
 
     /// The next answer to a request that was no HEAD.
@@ -158,6 +334,29 @@ impl Sender {
         answer
     }
 
+    /// Waits for the end, and gives what came before it.
+    pub fn rest(&mut self) -> Vec<u8> {
+        while self.read_more() {}
+        std::mem::take(&mut self.received)
+    }
+
+    /// Waits for the end, whatever it is, and does not even listen to what TLS has to say.
+    /// Says how many bytes came.
+    pub fn outlast(&mut self) -> usize {
+        let wire = match &mut self.wire {
+            Wire::Tls(_, below) => below,
+            wire => wire,
+        };
+        let mut sum = 0;
+        loop {
+            match wire.read(&mut [0; 16 * 1024]) {
+                Ok(count @ 1..) => sum += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("no end comes"),
+                _ => return sum,
+            }
+        }
+    }
+
     /// Waits for the end; nothing may come before it.
     pub fn expect_end(&mut self) {
         while self.read_more() {}
@@ -169,7 +368,7 @@ impl Sender {
     fn read_more(&mut self) -> bool {
         let mut piece = [0; 16 * 1024];
         let result = loop {
-            match self.stream.read(&mut piece) {
+            match self.wire.read(&mut piece) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 result => break result,
             }

@@ -1,16 +1,19 @@
 //! One data plane in this process: its directory, control page, workers and sockets.
 
-use crate::control::{ControlPlane, REPLY_CAPACITY};
+use crate::control::{ControlPlane, Frame, REPLY_CAPACITY};
 use crate::sender::Sender;
+use rustls::ClientConfig;
 use shm_abi::{CONTROL_MAGIC, LAYOUT_HASH, PAGE_SIZE};
-use sluice_dataplane::{Config, Parts, Plane, Worker};
+use sluice_dataplane::{Config, Parts, Plane, TURNED_AWAY_MAX, Worker};
 use sluice_kernel::sys::{self, EventFd};
-use sluice_kernel::{Options, Uring};
+use sluice_kernel::{Caps, Epoll, Options, Share, Uring};
 use sluice_lane::{Control, Counters, CountersOptions, Lane, LaneOptions};
 use sluice_proto as proto;
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,6 +38,11 @@ pub const REPEAT_SHARE_MILLI: u64 = 192;
 pub const SHARE_RATE_MILLI: u64 = 200;
 pub const WRITABLE: u64 = 256;
 pub const STOPPING: u64 = 392;
+pub const NEWEST_GENERATION: u64 = 400;
+pub const ELDER_LIMIT: u64 = 408;
+
+/// The generation of every data plane here.
+pub const GENERATION: u32 = 7;
 
 /// Words with which those that wait go in the order in which they came, however long that takes:
 /// otherwise the newest goes first once a queue was not empty for some time.
@@ -49,16 +57,35 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// What a row of listening sockets is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    /// One TCP socket a worker.
+    Tcp,
+    /// One TCP socket that all workers share.
+    Shared,
+    /// One Unix socket that all workers share.
+    Unix,
+}
+
+enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
 /// What a world is made of.
 pub struct Setup {
     pub workers: usize,
+    pub rows: Vec<Row>,
+    /// One a row; none: all are plain.
+    pub listeners: Vec<proto::Listener>,
+    pub ticket_keys: Vec<proto::TicketKey>,
     pub ring_size: u64,
     pub limit: u64,
     pub max_held: u64,
     pub hold_budget_ns: u64,
     /// More words of the control page; all others are 0.
     pub words: Vec<(u64, u64)>,
-    pub kept_bytes_max: usize,
     pub http: proto::HttpBounds,
     pub sources: Vec<proto::Source>,
 }
@@ -67,12 +94,14 @@ impl Default for Setup {
     fn default() -> Setup {
         Setup {
             workers: 1,
+            rows: vec![Row::Tcp],
+            listeners: vec![],
+            ticket_keys: vec![],
             ring_size: 1 << 20,
             limit: 1000,
             max_held: 1000,
             hold_budget_ns: 60 * SECOND,
             words: vec![],
-            kept_bytes_max: 64 << 20,
             http: proto::HttpBounds {
                 max_header: 32 * 1024,
                 header_timeout_ns: 60 * SECOND,
@@ -81,6 +110,8 @@ impl Default for Setup {
                 max_connections: 200,
                 max_connections_per_ip: 0,
                 max_body: 1 << 20,
+                receive_memory: 64 << 20,
+                handshake_timeout_ns: 60 * SECOND,
                 ..proto::HttpBounds::default()
             },
             sources: vec![source("/a", 0)],
@@ -110,7 +141,10 @@ pub struct World {
     pub plane: Arc<Plane>,
     pub control: Vec<ControlPlane>,
     page: File,
-    addresses: Vec<SocketAddr>,
+    /// By row and worker.
+    addresses: Vec<Vec<Address>>,
+    listeners: Vec<proto::Listener>,
+    ticket_keys: Vec<proto::TicketKey>,
     threads: Vec<JoinHandle<Result<(), String>>>,
     dir: PathBuf,
 }
@@ -118,19 +152,22 @@ pub struct World {
 impl World {
     /// `None`, with the reason on stderr, where the kernel gives no io_uring.
     pub fn start(setup: Setup) -> Option<World> {
-        let caps = match sluice_kernel::probe() {
-            Ok(caps) => caps,
-            Err(refusal) => {
-                eprintln!("skipped: io_uring cannot be used here: {refusal}");
-                return None;
-            }
+        let caps = match driver() {
+            Driver::Uring => match sluice_kernel::probe() {
+                Ok(caps) => caps,
+                Err(refusal) => {
+                    eprintln!("skipped: io_uring cannot be used here: {refusal}");
+                    return None;
+                }
+            },
+            Driver::Epoll => Caps::default(),
         };
         let dir = directory();
         let page = control_page(&dir, &setup);
         let control = Control::open(&dir.join("control"), JOURNAL).unwrap();
         let counters = Counters::create(&CountersOptions {
             path: dir.join("counters"),
-            generation: 1,
+            generation: GENERATION,
             workers: setup.workers as u32,
             sources: shm_abi::SOURCES_MAX as u32,
         })
@@ -138,23 +175,40 @@ impl World {
         let pokes = (0..setup.workers)
             .map(|_| EventFd::new().unwrap())
             .collect();
-        let plane = Plane::new(1, control, counters, setup.ring_size, pokes, 1);
+        let rows = setup.rows.len();
+        let plane = Plane::new(
+            GENERATION,
+            control,
+            counters,
+            setup.ring_size,
+            rows,
+            pokes,
+            1,
+        );
         let plane = Arc::new(plane);
         let mut world = World {
             plane: plane.clone(),
             control: Vec::new(),
             page,
             addresses: Vec::new(),
+            listeners: setup.listeners,
+            ticket_keys: setup.ticket_keys,
             threads: Vec::new(),
             dir,
         };
-        for index in 0..setup.workers {
+        let mut sockets: Vec<Vec<(OwnedFd, Share)>> = Vec::new();
+        sockets.resize_with(setup.workers, Vec::new);
+        for (row, kind) in setup.rows.iter().enumerate() {
+            let path = world.dir.join(format!("row-{row}"));
+            world.addresses.push(open_row(*kind, path, &mut sockets));
+        }
+        for (index, sockets) in sockets.into_iter().enumerate() {
             let lane = Lane::create(&LaneOptions {
                 dir: world.dir.clone(),
                 journal_id: JOURNAL,
                 boot_id: [2; 16],
                 lane_id: [index as u8 + 1; 16],
-                generation: 1,
+                generation: GENERATION,
                 worker: index as u32,
                 request_capacity: setup.ring_size,
                 reply_capacity: REPLY_CAPACITY,
@@ -172,31 +226,19 @@ impl World {
                 bells.0,
                 bells.1,
             ));
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            world.addresses.push(listener.local_addr().unwrap());
             let parts = Parts {
                 index,
                 plane: plane.clone(),
                 lane,
-                sockets: vec![listener.into()],
+                sockets,
                 request_bell,
                 reply_bell,
                 seed: 1,
-                kept_bytes_max: setup.kept_bytes_max,
             };
             let caps = caps.clone();
             world.threads.push(std::thread::spawn(move || {
-                let options = Options {
-                    buffers: 64,
-                    conns_max: 256,
-                    cq_entries: 1024,
-                    sq_entries: 256,
-                    ..Options::default()
-                };
-                let mut io = Uring::new(&options, &caps).map_err(|error| error.to_string())?;
-                Worker::new(parts, 256)
-                    .run(&mut io)
-                    .map_err(|error| error.to_string())
+                let result = run(parts, caps);
+                result.map_err(|error| error.to_string())
             }));
         }
         world.configure(1, setup.http, setup.sources);
@@ -209,10 +251,11 @@ impl World {
             config_version: version,
             http: Some(http),
             sources,
-            ..proto::Snapshot::default()
+            listeners: self.listeners.clone(),
+            ticket_keys: self.ticket_keys.clone(),
         };
-        self.plane
-            .set_config(Config::new(snapshot, self.plane.ring_size).unwrap());
+        let config = Config::new(snapshot, &self.plane.host()).unwrap();
+        self.plane.set_config(config);
         eventually("all workers accept", || self.plane.all_accept(version));
     }
 
@@ -221,9 +264,46 @@ impl World {
         self.page.write_all_at(&value.to_le_bytes(), word).unwrap();
     }
 
+    /// Listeners as the next config has them.
+    pub fn set_listeners(&mut self, listeners: Vec<proto::Listener>) {
+        self.listeners = listeners;
+    }
+
     /// A connection to a worker.
     pub fn connect(&self, worker: usize) -> Sender {
-        Sender::connect(self.addresses[worker])
+        self.connect_row(0, worker)
+    }
+
+    /// A connection to a worker by way of a row, whatever is spoken there.
+    pub fn connect_row(&self, row: usize, worker: usize) -> Sender {
+        match &self.addresses[row][worker] {
+            Address::Tcp(address) => Sender::connect(*address),
+            Address::Unix(path) => Sender::connect_unix(path),
+        }
+    }
+
+    /// A connection to a worker that speaks TLS.
+    pub fn connect_tls(&self, worker: usize, config: &Arc<ClientConfig>) -> Sender {
+        self.connect(worker).into_tls(config)
+    }
+
+    /// The counts of a worker.
+    pub fn counts(&self, worker: usize) -> &shm_abi::WorkerCounters {
+        self.plane.counters.worker(worker)
+    }
+
+    /// Connections that are counted.
+    pub fn connections(&self) -> u64 {
+        self.plane.counters.header().connections()
+    }
+
+    /// Takes the next frame, which has this body, and accepts it.
+    pub fn accept_next(&mut self, worker: usize, body: &[u8]) -> Frame {
+        let frame = self.control[worker].frame();
+        assert!(frame.body == body, "another body: {:?}", frame.body.len());
+        self.control[worker].accept(&frame);
+        self.control[worker].consume(&frame);
+        frame
     }
 
     /// Slots taken.
@@ -268,6 +348,7 @@ impl Drop for World {
                 let worker = self.plane.counters.worker(index);
                 assert_eq!(worker.accepted(), worker.closed());
                 assert_eq!(worker.belt_wakes(), 0);
+                assert_eq!(worker.kept_bytes(), 0, "bytes kept for nobody");
             }
             if !self.plane.failed() && self.control.iter().all(ControlPlane::is_empty) {
                 assert_eq!(self.inflight(), 0, "slots without a frame");
@@ -282,6 +363,70 @@ impl Drop for World {
         }
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// What the workers run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    Uring,
+    Epoll,
+}
+
+/// The suite is built twice, under two names.
+pub fn driver() -> Driver {
+    match env!("CARGO_CRATE_NAME") {
+        "component_epoll" => Driver::Epoll,
+        _ => Driver::Uring,
+    }
+}
+
+fn run(parts: Parts, caps: Caps) -> Result<(), sluice_kernel::Error> {
+    let seats = 256 + TURNED_AWAY_MAX;
+    let options = Options {
+        buffers: 64,
+        conns_max: seats,
+        cq_entries: 2048,
+        sq_entries: 256,
+        ..Options::default()
+    };
+    let mut worker = Worker::new(parts, seats as usize);
+    match driver() {
+        Driver::Uring => worker.run(&mut Uring::new(&options, &caps)?),
+        Driver::Epoll => worker.run(&mut Epoll::new(&options, None)?),
+    }
+}
+
+/// Opens the sockets of a row, puts one into each worker's list, and says where they are.
+fn open_row(kind: Row, path: PathBuf, sockets: &mut [Vec<(OwnedFd, Share)>]) -> Vec<Address> {
+    let bind = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let shared: Option<(OwnedFd, SocketAddr)> = match kind {
+        Row::Tcp => None,
+        Row::Shared => {
+            let listener = bind();
+            let address = listener.local_addr().unwrap();
+            Some((listener.into(), address))
+        }
+        Row::Unix => {
+            let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+            Some((UnixListener::bind(&path).unwrap().into(), nowhere))
+        }
+    };
+    let rows = sockets.iter_mut().map(|sockets| {
+        let (socket, share, address) = match &shared {
+            None => {
+                let listener = bind();
+                let address = listener.local_addr().unwrap();
+                (listener.into(), Share::Exclusive, address)
+            }
+            Some((socket, address)) => (socket.try_clone().unwrap(), Share::Shared, *address),
+        };
+        sockets.push((socket, share));
+        match kind {
+            Row::Unix => Address::Unix(path.clone()),
+            _ => Address::Tcp(address),
+        }
+    });
+    rows.collect()
 }
 
 fn directory() -> PathBuf {

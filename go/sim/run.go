@@ -193,7 +193,7 @@ func admissionOf(s Scenario) (config.Admission, error) {
 	if err != nil {
 		return config.Admission{}, err
 	}
-	c, err := config.Parse("scenario", text, config.Options{Supports: config.AllFeatures()})
+	c, err := config.Parse("scenario", text, config.Options{})
 	if err != nil {
 		return config.Admission{}, err
 	}

@@ -31,8 +31,7 @@ var layers = []layer{
 		"go/internal/config", "go/internal/dataplane", "go/internal/destination",
 		"go/internal/doctor", "go/internal/gameday", "go/internal/gaps", "go/internal/lane",
 		"go/internal/listen", "go/internal/observe", "go/internal/provider/catalogue",
-		"go/internal/share",
-		"go/internal/signal", "go/internal/store",
+		"go/internal/share", "go/internal/signal", "go/internal/store", "go/internal/tlsfiles",
 	}},
 	{name: "services", imports: []string{"faces", "pure", "adapters"}, packages: []string{
 		"go/internal/admin", "go/internal/deliver", "go/internal/ingest",

@@ -9,13 +9,10 @@ import (
 	"sluice/go/internal/provider/catalogue"
 )
 
-// configOptions says what this version has built and what its provider catalogue knows.
+// configOptions says what the provider catalogue knows.
 func configOptions(dev bool) config.Options {
 	return config.Options{
 		Dev: dev,
-		Supports: config.AllBut(
-			config.MutualTLS, config.ProxyProtocol, config.TLS, config.UnixListener,
-		),
 		Provider: func(name string) (config.Provider, bool) {
 			scheme, ok := catalogue.Lookup(name)
 			if !ok {

@@ -7,6 +7,7 @@ import (
 
 	"sluice/go/internal/config"
 	"sluice/go/internal/doctor"
+	"sluice/go/internal/tlsfiles"
 	pb "sluice/proto/sluice/v1"
 )
 
@@ -17,8 +18,9 @@ func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "what this host can do, and which path will be taken",
-		Long: `Looks at the kernel, io_uring, memory, files, ports and folders, as far as the config
-asks for them, and says what to mend. It changes nothing. Exit code 1: something will not work.`,
+		Long: `Looks at the kernel, io_uring, the sandbox, memory, files, ports, folders and
+certificates, as far as the config asks for them, and says what to mend. It changes nothing. Exit
+code 1: something will not work.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(file, dev)
@@ -31,6 +33,11 @@ asks for them, and says what to mend. It changes nothing. Exit code 1: something
 			}
 			where.admin = "unix:" + c.Admin.Socket
 			findings := doctor.Run(cmd.Context(), doctorOptions(c, binary, where.running(cmd)))
+			for _, w := range c.Warnings {
+				findings = append(findings, doctor.Finding{
+					Name: w.Path, Level: doctor.Warn, Detail: w.Problem, Mend: w.Mend,
+				})
+			}
 			if inJSON {
 				for _, f := range findings {
 					if err := jsonLine(cmd.OutOrStdout(), f); err != nil {
@@ -67,9 +74,20 @@ func doctorOptions(c *config.Config, binary string, running bool) doctor.Options
 	o := doctor.Options{
 		Dataplane: binary, DataDir: c.DataDir, ShmDir: c.ShmDir, Workers: c.Workers,
 		RingSize: int64(c.RingSize), MaxConnections: c.HTTP.MaxConnections, Running: running,
+		Driver: c.Driver, Sandbox: c.Sandbox, User: c.User,
 	}
-	for i := range c.Listeners {
-		o.Addresses = append(o.Addresses, c.Listeners[i].Address.String())
+	seen := map[tlsfiles.Pair]bool{}
+	for _, l := range c.Listeners {
+		o.Addresses = append(o.Addresses, l.Address.String())
+		if l.TLS == nil {
+			continue
+		}
+		for _, pair := range l.TLS.Certificates {
+			if pair := tlsfiles.Pair(pair); !seen[pair] {
+				seen[pair] = true
+				o.Certificates = append(o.Certificates, inspected(pair))
+			}
+		}
 	}
 	for _, address := range []string{c.Admin.Address, c.Admin.HTTP} {
 		if address != "" {
@@ -77,4 +95,11 @@ func doctorOptions(c *config.Config, binary string, running bool) doctor.Options
 		}
 	}
 	return o
+}
+
+func inspected(pair tlsfiles.Pair) doctor.Certificate {
+	c, err := tlsfiles.Inspect(pair)
+	return doctor.Certificate{
+		File: pair.Cert, Names: c.Names, NotBefore: c.NotBefore, NotAfter: c.NotAfter, Problem: err,
+	}
 }

@@ -19,7 +19,7 @@ func TestTheExampleLacksOnlyWhatItsHostWouldHave(t *testing.T) {
 	for _, f := range faults {
 		text := f.String()
 		lacking := false
-		for _, why := range []string{"is not set", "cannot be read", "not supported by this version"} {
+		for _, why := range []string{"is not set", "cannot be read", "has no user"} {
 			lacking = lacking || strings.Contains(text, why)
 		}
 		if !lacking {

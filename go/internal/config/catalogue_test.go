@@ -18,11 +18,10 @@ import (
 // testFolder is where the configs of these tests pretend to lie.
 const testFolder = "/etc/sluice"
 
-// testOptions is a version with every feature, a small catalogue, and a world made of maps. A
-// file's name is relative to testFolder.
+// testOptions is a small catalogue and a world made of maps. A file's name is relative to
+// testFolder.
 func testOptions(env, files map[string]string) Options {
 	return Options{
-		Supports:  AllFeatures(),
 		Provider:  testProvider,
 		Providers: []string{"github", "slack", "discord", "strict"},
 		CheckScheme: func(s Scheme) (Provider, []SchemeFault) {
@@ -47,6 +46,12 @@ func testOptions(env, files map[string]string) Options {
 				return []byte(text), nil
 			}
 			return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+		},
+		LookupUser: func(name string) error {
+			if name == "nobody" || name == "sluice" || name == "root" || name == "990" {
+				return nil
+			}
+			return errors.New("user: unknown")
 		},
 		Cores:         4,
 		WorkingFolder: "/srv",

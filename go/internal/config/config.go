@@ -14,6 +14,9 @@ type Config struct {
 	ShmDir   string `yaml:"shm_dir"`  // absolute
 	Workers  int    `yaml:"workers"`
 	RingSize Size   `yaml:"ring_size"` // per worker
+	Driver   string `yaml:"driver"`    // auto | io_uring | epoll
+	Sandbox  string `yaml:"sandbox"`   // auto | off | require
+	User     string `yaml:"user"`      // whom the data plane becomes where the daemon is root
 
 	Listeners []Listener `yaml:"listeners"`
 	HTTP      HTTP       `yaml:"http"`
@@ -33,8 +36,17 @@ type Config struct {
 // Listener is one address that senders connect to.
 type Listener struct {
 	Address       Address        `yaml:"address"`
-	TLS           *ListenerTLS   `yaml:"tls,omitempty"`            // nil: plain
-	ProxyProtocol []netip.Prefix `yaml:"proxy_protocol,omitempty"` // peers that must send it
+	TLS           *ListenerTLS   `yaml:"tls,omitempty"` // nil: plain
+	ProxyProtocol []netip.Prefix `yaml:"-"`             // peers that must send it
+	ForwardedFor  []netip.Prefix `yaml:"-"`             // peers whose X-Forwarded-For is believed
+
+	Backlog int `yaml:"backlog"` // connections that wait to be accepted, per socket
+	// DeferAccept keeps connections that send nothing from the workers for so long; 0: off, since
+	// with SYN cookies it does nothing, and header_timeout ends such connections as well. Not on a
+	// Unix socket; nor is KeepAlive, the silence after which the kernel asks for the peer; 0: off.
+	DeferAccept time.Duration `yaml:"defer_accept"`
+	KeepAlive   time.Duration `yaml:"keepalive"`
+	Mode        Mode          `yaml:"mode,omitempty"` // of a Unix socket's path; else 0
 }
 
 // ListenerTLS is what a listener shows and asks for in a TLS handshake.
@@ -59,6 +71,10 @@ type HTTP struct {
 	IdleTimeout         time.Duration `yaml:"idle_timeout"`
 	MaxConnections      int           `yaml:"max_connections"`
 	MaxConnectionsPerIP int           `yaml:"max_connections_per_ip"` // 0: unbounded
+	MinBodyRate         Size          `yaml:"min_body_rate"`          // a second; 0: BodyTimeout only
+	ReceiveMemory       Size          `yaml:"receive_memory"`         // of all workers together
+	HandshakeTimeout    time.Duration `yaml:"handshake_timeout"`
+	HandshakeRate       int           `yaml:"handshake_rate"` // a second, of all workers; 0: unbounded
 }
 
 // Admission tunes who is let in under load. Limits are requests in flight, the host's.
@@ -83,10 +99,11 @@ type Admission struct {
 type Source struct {
 	Name        string         `yaml:"-"`
 	Path        string         `yaml:"path"`
-	Provider    string         `yaml:"provider,omitempty"` // empty: Verify or MutualTLS
-	Verify      *Scheme        `yaml:"-"`                  // a scheme of the operator's own
-	MutualTLS   bool           `yaml:"-"`                  // `verify: mtls`
-	Methods     []string       `yaml:"methods,flow"`       // with those of the provider's handshake
+	Provider    string         `yaml:"provider,omitempty"`          // empty: Verify or MutualTLS
+	Verify      *Scheme        `yaml:"-"`                           // a scheme of the operator's own
+	MutualTLS   bool           `yaml:"-"`                           // `verify: mtls`
+	ClientNames []string       `yaml:"client_names,flow,omitempty"` // one of them; empty: any
+	Methods     []string       `yaml:"methods,flow"`                // and those of handshakes
 	Enforce     bool           `yaml:"enforce"`
 	Secrets     []Secret       `yaml:"secrets,flow,omitempty"`
 	Priority    string         `yaml:"priority"`    // high | default | low

@@ -192,7 +192,7 @@ func TestWhatIsReadIsWhatIsWritten(t *testing.T) {
 	if got := string(orders.Secrets[0].Reveal()); got != `{"key_id":"k1","value":"hunter2-orders"}` {
 		t.Errorf("a secret of parts is %s", got)
 	}
-	if orders.Verify == nil || orders.Verify.Line != 63 || !orders.Verify.Exact {
+	if orders.Verify == nil || orders.Verify.Line != 78 || !orders.Verify.Exact {
 		t.Errorf("the scheme is %+v", orders.Verify)
 	}
 	archive, _ := c.Destination("archive")
@@ -252,7 +252,6 @@ destinations: {x: {stdout: {}}, y: {stdout: {}}}`, testOptions(nil, nil))
 
 func TestTheBuiltInConfigsHold(t *testing.T) {
 	options := testOptions(nil, nil)
-	options.Supports = nil
 	c, err := Default(options)
 	if err != nil {
 		t.Fatal(err)
@@ -408,15 +407,51 @@ func TestRestartIsNeededForWhatIsOpenedOnce(t *testing.T) {
 	for text, want := range map[string][]string{
 		base: nil,
 		base + "http: {max_body: 2MiB}\nsources: {a: {provider: none}}\n": nil,
-		"data_dir: /b\nworkers: 2\nring_size: 32MiB\nshm_dir: /s\n": {
-			"data_dir", "shm_dir", "workers", "ring_size", "admin.socket"},
+		base + "ring_size: 32MiB\nlisteners: [{address: ':1'}]\n":         nil,
+		"data_dir: /b\nworkers: 1\nshm_dir: /s\n": {
+			"data_dir", "shm_dir", "admin.socket"},
 		base + "admin: {http: ''}\n":                                 {"admin.http"},
 		base + "redis: {url: 'env:R'}\nalerts: {url: 'http://x/'}\n": {"redis"},
-		base + "listeners: [{address: 127.0.0.1:1}]\nhttp: {max_connections: 7}\n": {
-			"listeners", "http.max_connections"},
 	} {
 		if got := before.NeedsRestart(mustParse(t, text, options)); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestADataPlaneIsNeededForItsSocketsAndItsRights(t *testing.T) {
+	cert, key := testPair(t)
+	options := testOptions(nil, map[string]string{"tls.crt": cert, "tls.key": key})
+	const base = "workers: 1\n"
+	before := mustParse(t, base+"listeners: [{address: ':1'}, {address: 'unix:/s'}]", options)
+	for text, want := range map[string][]string{
+		base: nil,
+		base + "http: {max_body: 2MiB, receive_memory: 1GiB, handshake_rate: 1, idle_timeout: 1s}": nil,
+		"workers: 2\nring_size: 32MiB\ndriver: epoll\nsandbox: off\nuser: sluice\n" +
+			"http: {max_connections: 7}": {
+			"workers", "ring_size", "driver", "sandbox", "user", "http.max_connections"},
+	} {
+		next := mustParse(t, text+"\nlisteners: [{address: ':1'}, {address: 'unix:/s'}]", options)
+		if got := before.NeedsDataplane(next); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	const second = ", {address: 'unix:/s'}"
+	const certificate = "tls: {certificates: [{cert: tls.crt, key: tls.key}]}"
+	for listeners, want := range map[string]bool{
+		"{address: ':1', forwarded_for: {from: [10.0.0.1]}}" + second: false,
+		"{address: ':1', " + certificate + "}" + second:               false,
+		"{address: ':1'}, {address: 'unix:/s', proxy_protocol: {}}":   false,
+		"{address: ':1'}, {address: 'unix:/s', mode: '0600'}":         true,
+		"{address: ':1', backlog: 1}" + second:                        true,
+		"{address: ':1', keepalive: 0s}" + second:                     true,
+		"{address: ':1', defer_accept: 1s}" + second:                  true,
+		"{address: 'unix:/s'}, {address: ':1'}":                       true,
+		"{address: ':1'}":                                             true,
+	} {
+		next := mustParse(t, base+"listeners: ["+listeners+"]", options)
+		if got := before.NeedsDataplane(next); (len(got) > 0) != want {
+			t.Errorf("%s: %q, want any: %v", listeners, got, want)
 		}
 	}
 }

@@ -44,9 +44,6 @@ func (r *reader) destination(t *table, name string, c *Config) Destination {
 	d.Concurrency = value(t, "concurrency", 0, parseConcurrency)
 	d.Rate = r.rate(t)
 	d.DropHeaders = values(t, "drop_headers", nil, parseText, checkToken)
-	if len(d.DropHeaders) > 0 {
-		r.needs(DropHeaders, t.join("drop_headers"), "drop_headers")
-	}
 	d.OnDead = value(t, "on_dead", "skip", oneOf("skip", "block"))
 	d.Retry = r.retry(r.table(t.get("retry")))
 	d.Breaker = r.breakerOf(r.table(t.get("breaker")), &d, c)

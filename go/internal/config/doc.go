@@ -5,10 +5,9 @@
 // deadline it has and whether a scheme of the operator's own holds together comes in by callbacks.
 // It decides nothing at run time either; a Config is read once and never changes.
 //
-// A file is read as YAML nodes, never decoded by reflection, for three reasons: every fault is
-// found in one go, each with the line it stands on; an unknown or repeated key is a fault and not
-// a silence; and a key of the contract whose feature this version lacks is refused (features.go)
-// instead of accepted without effect.
+// A file is read as YAML nodes, never decoded by reflection, for two reasons: every fault is found
+// in one go, each with the line it stands on; and an unknown or repeated key is a fault and not a
+// silence.
 //
 // What holds and yet is hardly meant is a warning (doubt.go), which comes with the Config.
 //

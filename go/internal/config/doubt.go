@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -30,6 +32,7 @@ func (r *reader) doubts(c *Config) {
 					"sees that it was a lock", p.StatementTimeout, p.LockTimeout)
 		}
 	}
+	r.doubtTrust(c)
 	for i := range c.Groups {
 		name := c.Groups[i].Name
 		if !slices.ContainsFunc(c.Destinations, func(d Destination) bool {
@@ -38,6 +41,29 @@ func (r *reader) doubts(c *Config) {
 			r.warn("groups."+name, "name it under breaker.group of its destinations, or take it out",
 				"no destination is in group %s", name)
 		}
+	}
+}
+
+// doubtTrust finds peers that are believed and may be anybody.
+func (r *reader) doubtTrust(c *Config) {
+	all := func(list []netip.Prefix) bool {
+		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Bits() == 0 })
+	}
+	for i, l := range c.Listeners {
+		path := fmt.Sprintf("listeners[%d]", i)
+		if l.Address.Network != "unix" && all(l.ProxyProtocol) {
+			r.warn(path+".proxy_protocol.from", "name the networks of your load balancers",
+				"whoever connects says what its address is, so allow_from and bounds per address mean "+
+					"nothing where others than a load balancer reach the port")
+		}
+		if all(l.ForwardedFor) {
+			r.warn(path+".forwarded_for.from", "name the networks of your proxies",
+				"every X-Forwarded-For is believed, so a sender chooses the address that allow_from sees")
+		}
+	}
+	if c.User == "root" || c.User == "0" {
+		r.warn("user", "name one made for sluice, or take it out",
+			"the data plane, which strangers talk to, stays root")
 	}
 }
 

@@ -15,7 +15,6 @@ var rewrite = flag.Bool("rewrite", false, "write what is found as what is expect
 // scenario is one config of a testdata/faults file with the faults it must have:
 //
 //	=== behaviour
-//	lacks tls, postgres        (features this version does not have; may be absent)
 //	dev                        (literal secrets are taken; may be absent)
 //	env NAME=value             (any number)
 //	file NAME=value            (any number; \n is a line end)
@@ -62,12 +61,6 @@ func (s *scenario) build(t *testing.T) {
 		name, value, _ := strings.Cut(rest, "=")
 		value = strings.ReplaceAll(value, `\n`, "\n")
 		switch word {
-		case "lacks":
-			var missing []Feature
-			for _, feature := range strings.Split(rest, ", ") {
-				missing = append(missing, Feature(feature))
-			}
-			s.options.Supports = AllBut(missing...)
 		case "dev":
 			s.options.Dev = true
 		case "env":

@@ -1,24 +1,30 @@
 package config
 
 import (
-	"crypto/tls"
-	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 )
+
+// everyone is all peers there are.
+var everyone = []netip.Prefix{
+	netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0),
+}
 
 // collide tells whether two addresses cannot both be bound. Port 0 is another port each time.
 func collide(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
-	if errA != nil || errB != nil {
+	numberA, noPortA := strconv.Atoi(portA)
+	numberB, noPortB := strconv.Atoi(portB)
+	if errors.Join(errA, errB, noPortA, noPortB) != nil {
 		return a == b
 	}
-	// parseHostPort has bounded the ports.
-	numberA, _ := strconv.Atoi(portA)
-	numberB, _ := strconv.Atoi(portB)
 	return numberA == numberB && numberA != 0 &&
 		(hostA == hostB || isEveryHost(hostA) || isEveryHost(hostB))
 }
@@ -30,7 +36,10 @@ func isEveryHost(host string) bool {
 
 func (r *reader) listeners(it item) []Listener {
 	if it.node == nil {
-		return []Listener{{Address: Address{Network: "tcp", Target: defaultListener}}}
+		return []Listener{{
+			Address: Address{Network: "tcp", Target: defaultListener}, Backlog: defaultBacklog,
+			KeepAlive: defaultKeepAlive,
+		}}
 	}
 	entries := r.list(it)
 	if len(entries) == 0 && isList(it) {
@@ -51,30 +60,98 @@ func (r *reader) listener(it item) Listener {
 		r.fault(t.path, "write address: 0.0.0.0:8080", "the listener has no address")
 	} else if parsed, ok := one(r, address, r.parseAddress); ok {
 		l.Address = parsed
-		if parsed.Network == "unix" {
-			r.needs(UnixListener, address.path, "a listener on a Unix socket")
-		}
 	}
 	if block := t.get("tls"); block.node != nil {
-		r.needs(TLS, block.path, "tls")
 		l.TLS = r.listenerTLS(r.table(block))
 	}
+	isUnix := l.Address.Network == "unix"
 	if block := t.get("proxy_protocol"); block.node != nil {
-		r.needs(ProxyProtocol, block.path, "proxy_protocol")
 		from := r.table(block)
-		before := len(r.faults)
-		l.ProxyProtocol = values(from, "from", nil, parsePrefix)
-		if len(l.ProxyProtocol) == 0 && len(r.faults) == before {
-			r.fault(from.join("from"), "write from: [10.0.0.0/8]",
-				"no peer may send a PROXY header")
+		if isUnix && !from.has("from") {
+			// Its peers have no address by which some could be told from others.
+			from.get("from")
+			l.ProxyProtocol = everyone
+		} else {
+			l.ProxyProtocol = r.peers(from, "no peer may send a PROXY header")
 		}
 		from.end()
 	}
+	if block := t.get("forwarded_for"); block.node != nil {
+		from := r.table(block)
+		l.ForwardedFor = r.peers(from, "no peer's X-Forwarded-For would be believed")
+		from.end()
+	}
+	r.socket(t, &l)
 	t.end()
 	return l
 }
 
+// peers reads a list of networks that may not be empty.
+func (r *reader) peers(t *table, empty string) []netip.Prefix {
+	before := len(r.faults)
+	list := values(t, "from", nil, parsePrefix)
+	if len(list) == 0 && len(r.faults) == before {
+		r.fault(t.join("from"), "write from: [10.0.0.0/8]", "%s", empty)
+	}
+	return list
+}
+
+// socket reads what the kernel is told about the listening sockets.
+func (r *reader) socket(t *table, l *Listener) {
+	l.Backlog = value(t, "backlog", defaultBacklog, parseCount, between(1, backlogMax))
+	keepAlive, mode := defaultKeepAlive, Mode(0)
+	isUnix := l.Address.Network == "unix"
+	if isUnix {
+		keepAlive, mode = 0, defaultMode
+	}
+	l.DeferAccept = value(t, "defer_accept", 0, parseDuration, between(0, deferAcceptMax),
+		wholeSeconds)
+	l.KeepAlive = value(t, "keepalive", keepAlive, parseDuration, between(0, keepAliveMax),
+		wholeSeconds)
+	l.Mode = value(t, "mode", mode, parseMode)
+	switch {
+	case isUnix && l.DeferAccept != 0:
+		r.fault(t.join("defer_accept"), "take it out", "a Unix socket has none")
+	case isUnix && l.KeepAlive != 0:
+		r.fault(t.join("keepalive"), "take it out", "a Unix socket has none")
+	case !isUnix && t.has("mode"):
+		r.fault(t.join("mode"), "take it out, or listen on unix:PATH",
+			"only the path of a Unix socket has a mode")
+	}
+}
+
+func wholeSeconds(d time.Duration) error {
+	if d%time.Second != 0 {
+		return wrong("write it as 30s", "the kernel counts whole seconds, and %v are none", d)
+	}
+	return nil
+}
+
+// Mode says who may connect to a Unix socket, in the file system's permission bits.
+type Mode fs.FileMode
+
+// String is the form that a config takes.
+func (m Mode) String() string { return fmt.Sprintf("%#o", uint32(m)) }
+
+// MarshalText writes the form that a config takes.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+func parseMode(text string) (Mode, error) {
+	const mend = `write it in octal digits, as "0660"`
+	bits, err := strconv.ParseUint(strings.TrimPrefix(text, "0o"), 8, 32)
+	if err != nil || bits > 0o777 {
+		return 0, wrong(mend, "%q is no mode of a file", text)
+	}
+	if bits&0o222 == 0 {
+		return 0, wrong(mend, "under mode %s nobody may connect: that takes the right to write", text)
+	}
+	return Mode(bits), nil
+}
+
 func (r *reader) parseAddress(text string) (Address, error) {
+	if name, is := strings.CutPrefix(text, "systemd:"); is {
+		return Address{Network: "systemd", Target: name}, checkSocketName(name)
+	}
 	path, isUnix := strings.CutPrefix(text, "unix:")
 	if !isUnix {
 		target, err := parseHostPort(text)
@@ -91,77 +168,12 @@ func (r *reader) parseAddress(text string) (Address, error) {
 	return Address{Network: "unix", Target: path}, nil
 }
 
-func (r *reader) listenerTLS(t *table) *ListenerTLS {
-	l := &ListenerTLS{}
-	for _, entry := range r.list(t.get("certificates")) {
-		pair := r.table(entry)
-		l.Certificates = append(l.Certificates, r.certificate(pair))
-		pair.end()
+// checkSocketName holds a name to what FileDescriptorName= takes (systemd.socket(5)).
+func checkSocketName(name string) error {
+	bad := strings.IndexFunc(name, func(c rune) bool { return c <= ' ' || c > '~' || c == ':' })
+	if name == "" || len(name) > socketNameMax || bad >= 0 {
+		return wrong("write the FileDescriptorName= of its .socket unit, as systemd:web",
+			"%q is no name of a socket", name)
 	}
-	if !t.has("certificates") {
-		r.fault(t.path, "write certificates: [{cert: tls.crt, key: tls.key}]",
-			"tls has no certificates")
-	} else if len(l.Certificates) == 0 {
-		r.fault(t.join("certificates"), "write [{cert: tls.crt, key: tls.key}]",
-			"tls has no certificates")
-	}
-	if t.has("client_ca") {
-		l.ClientAuth = "required"
-		l.ClientCA = r.inFolder(value(t, "client_ca", "", parseText, filled))
-		r.needs(MutualTLS, t.join("client_ca"), "asking for client certificates")
-		r.clientCA(t.join("client_ca"), l.ClientCA)
-	} else {
-		t.get("client_ca")
-	}
-	l.ClientAuth = value(t, "client_auth", l.ClientAuth, oneOf("required", "optional"))
-	if t.has("client_auth") && !t.has("client_ca") {
-		r.fault(t.join("client_auth"), "set client_ca or take it out",
-			"it says nothing without client_ca")
-	}
-	t.end()
-	return l
-}
-
-// certificate reads a pair and proves that the two belong together.
-func (r *reader) certificate(t *table) Certificate {
-	for _, key := range []string{"cert", "key"} {
-		if !t.has(key) {
-			r.fault(t.path, "write {cert: tls.crt, key: tls.key}", "the certificate has no %s file", key)
-		}
-	}
-	pair := Certificate{
-		Cert: r.inFolder(value(t, "cert", "", parseText, filled)),
-		Key:  r.inFolder(value(t, "key", "", parseText, filled)),
-	}
-	if !t.has("cert") || !t.has("key") {
-		return pair
-	}
-	cert, ok := r.pem(t.join("cert"), pair.Cert)
-	if !ok {
-		return pair
-	}
-	key, ok := r.pem(t.join("key"), pair.Key)
-	if !ok {
-		return pair
-	}
-	if _, err := tls.X509KeyPair(cert, key); err != nil {
-		r.fault(t.path, "name a certificate chain and its own key, both PEM",
-			"%s and %s are no pair: %v", pair.Cert, pair.Key, err)
-	}
-	return pair
-}
-
-func (r *reader) clientCA(path, file string) {
-	if pem, ok := r.pem(path, file); ok && !x509.NewCertPool().AppendCertsFromPEM(pem) {
-		r.fault(path, "name a file of PEM certificates", "%s holds no certificate", file)
-	}
-}
-
-func (r *reader) pem(path, file string) ([]byte, bool) {
-	text, err := r.options.ReadFile(file)
-	if err != nil {
-		r.fault(path, "make it readable for sluice, or name another", "the file cannot be read: %v", err)
-		return nil, false
-	}
-	return text, true
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -16,12 +17,10 @@ import (
 )
 
 // Options says what a config may ask for and where its references are looked up. The zero value
-// takes every provider's name and lacks every optional feature.
+// takes every provider's name.
 type Options struct {
 	// Dev takes secrets that are written out in the file.
 	Dev bool
-	// Supports lists what this version has built.
-	Supports []Feature
 	// Provider tells what the catalogue knows of a provider; nil takes every name.
 	Provider func(name string) (Provider, bool)
 	// Providers lists the catalogue's names, for the mend of a mistyped one.
@@ -34,6 +33,7 @@ type Options struct {
 
 	LookupEnv     func(name string) (string, bool)  // nil: os.LookupEnv
 	ReadFile      func(path string) ([]byte, error) // nil: os.ReadFile
+	LookupUser    func(name string) error           // by name or number; nil: the host's users
 	Cores         int                               // 0: runtime.NumCPU
 	WorkingFolder string                            // empty: os.Getwd
 }
@@ -117,6 +117,9 @@ func (o Options) complete() Options {
 	if o.ReadFile == nil {
 		o.ReadFile = os.ReadFile
 	}
+	if o.LookupUser == nil {
+		o.LookupUser = lookupUser
+	}
 	if o.Cores == 0 {
 		o.Cores = runtime.NumCPU()
 	}
@@ -129,6 +132,14 @@ func (o Options) complete() Options {
 		}
 	}
 	return o
+}
+
+func lookupUser(name string) error {
+	_, err := user.Lookup(name)
+	if _, notNumber := strconv.ParseUint(name, 10, 32); err != nil && notNumber == nil {
+		_, err = user.LookupId(name)
+	}
+	return err
 }
 
 // document is the top node of the file; nil when it holds nothing or is not YAML.

@@ -7,12 +7,21 @@ import (
 )
 
 const (
-	defaultDataDir  = "sluice-data"
-	defaultShmDir   = "/dev/shm/sluice"
-	defaultRing     = Size(64 << 20)
-	defaultListener = "0.0.0.0:8080"
-	defaultMetrics  = "127.0.0.1:9464"
-	socketName      = "admin.sock"
+	defaultDataDir   = "sluice-data"
+	defaultShmDir    = "/dev/shm/sluice"
+	defaultRing      = Size(64 << 20)
+	defaultUser      = "nobody"
+	defaultListener  = "0.0.0.0:8080"
+	defaultBacklog   = 4096
+	defaultKeepAlive = time.Minute
+	defaultMode      = Mode(0o660)
+	defaultMemory    = Size(512 << 20)
+	defaultMetrics   = "127.0.0.1:9464"
+	socketName       = "admin.sock"
+
+	// defaultHandshakes is half of what a core does of full TLS handshakes, so that a flood of them
+	// leaves the other half to requests.
+	defaultHandshakes = 2000
 )
 
 // config reads the top of the file, then the checks between keys of different sections.
@@ -26,8 +35,11 @@ func (r *reader) config(top item) *Config {
 		between(1, workersMax))
 	c.RingSize = value(t, "ring_size", defaultRing, parseSize, powerOfTwo,
 		between(Size(ringSizeMin), Size(ringSizeMax)))
+	c.Driver = value(t, "driver", "auto", oneOf("auto", "io_uring", "epoll"))
+	c.Sandbox = value(t, "sandbox", "auto", oneOf("auto", "off", "require"))
+	c.User = value(t, "user", defaultUser, parseText, r.knownUser)
 	c.Listeners = r.listeners(t.get("listeners"))
-	c.HTTP = r.http(r.table(t.get("http")))
+	c.HTTP = r.http(r.table(t.get("http")), c.Workers)
 	c.Admission = r.admission(r.table(t.get("admission")))
 	c.Admin = r.admin(r.table(t.get("admin")), c.DataDir)
 	c.Redis = r.redis(t.get("redis"))
@@ -38,10 +50,23 @@ func (r *reader) config(top item) *Config {
 	t.end()
 	r.latencies(c)
 	r.rings(c)
+	r.memory(c)
 	r.addresses(c)
 	r.clientCertificates(c)
 	r.doubts(c)
 	return c
+}
+
+// knownUser holds a name or a number against the host's users.
+func (r *reader) knownUser(name string) error {
+	if name == "" {
+		return wrong("write nobody, or a user made for sluice", "no user is named")
+	}
+	if err := r.options.LookupUser(name); err != nil {
+		return wrong("make it with `useradd --system "+name+"`, or name another",
+			"this host has no user %q", name)
+	}
+	return nil
 }
 
 func filled(text string) error {
@@ -91,12 +116,40 @@ func (r *reader) rings(c *Config) {
 	}
 }
 
+// memory holds every body against a worker's share of the memory for unfinished requests. The
+// default grows with the bodies; a value of the file is the operator's word.
+func (r *reader) memory(c *Config) {
+	largest, path := c.HTTP.MaxBody, "http.max_body"
+	for i := range c.Sources {
+		if s := &c.Sources[i]; s.MaxBody > largest {
+			largest, path = s.MaxBody, "sources."+s.Name+".max_body"
+		}
+	}
+	const unit = 1 << 20
+	need := Size(c.Workers) * keptFrames * (largest + keptHead)
+	need = (need + unit - 1) / unit * unit
+	if c.HTTP.ReceiveMemory >= need {
+		return
+	}
+	if _, own := r.lines["http.receive_memory"]; !own {
+		c.HTTP.ReceiveMemory = need
+		return
+	}
+	r.fault("http.receive_memory", fmt.Sprintf("raise it to %v, or lower %s or workers", need, path),
+		"a worker's share of %v is less than two requests of %v (%s)",
+		c.HTTP.ReceiveMemory/Size(c.Workers), largest, path)
+}
+
 // addresses finds two doors on one address.
 func (r *reader) addresses(c *Config) {
 	type door struct{ path, address string }
 	var doors []door
 	for i, listener := range c.Listeners {
-		doors = append(doors, door{fmt.Sprintf("listeners[%d].address", i), listener.Address.Target})
+		at := listener.Address.Target
+		if listener.Address.Network == "systemd" {
+			at = listener.Address.String()
+		}
+		doors = append(doors, door{fmt.Sprintf("listeners[%d].address", i), at})
 	}
 	doors = append(doors, door{"admin.http", c.Admin.HTTP}, door{"admin.address", c.Admin.Address},
 		door{"admin.socket", c.Admin.Socket})
@@ -127,7 +180,7 @@ func (r *reader) clientCertificates(c *Config) {
 	}
 }
 
-func (r *reader) http(t *table) HTTP {
+func (r *reader) http(t *table, workers int) HTTP {
 	h := HTTP{
 		MaxHeader: value(t, "max_header", Size(32<<10), parseSize,
 			between(Size(headerMin), Size(headerMax))),
@@ -138,9 +191,13 @@ func (r *reader) http(t *table) HTTP {
 		IdleTimeout:         value(t, "idle_timeout", 60*time.Second, parseDuration, positive),
 		MaxConnections:      value(t, "max_connections", 20000, parseCount, between(1, 1<<20)),
 		MaxConnectionsPerIP: value(t, "max_connections_per_ip", 0, parseCount, atLeast(0)),
-	}
-	if h.MaxConnectionsPerIP != 0 {
-		r.needs(ConnectionsPerIP, t.join("max_connections_per_ip"), "a bound per address")
+		MinBodyRate: value(t, "min_body_rate", Size(16<<10), parseSize,
+			between(0, Size(bodyMax))),
+		ReceiveMemory: value(t, "receive_memory", defaultMemory, parseSize,
+			between(Size(1<<20), Size(1<<40))),
+		HandshakeTimeout: value(t, "handshake_timeout", 5*time.Second, parseDuration, positive),
+		HandshakeRate: value(t, "handshake_rate", defaultHandshakes*workers, parseCount,
+			atLeast(0)),
 	}
 	t.end()
 	return h
@@ -226,7 +283,6 @@ func (r *reader) admin(t *table, dataDir string) Admin {
 		a.Token, _ = r.secret(token)
 	}
 	if a.Address != "" {
-		r.needs(AdminAddress, t.join("address"), "an admin address")
 		if !t.has("token") {
 			r.fault(t.join("address"), `set admin.token to "env:NAME" or "file:PATH"`,
 				"anyone who reaches it would command this daemon")

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"net/netip"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -85,20 +86,23 @@ func add(mapping *yaml.Node, key string, value any) error {
 
 // MarshalYAML writes the listener in the form that a config takes.
 func (l Listener) MarshalYAML() (any, error) {
-	var node yaml.Node
-	type bare struct {
-		Address Address      `yaml:"address"`
-		TLS     *ListenerTLS `yaml:"tls,omitempty"`
+	type peers struct {
+		From []netip.Prefix `yaml:"from,flow"`
 	}
-	if err := node.Encode(bare{Address: l.Address, TLS: l.TLS}); err != nil {
-		return nil, err
+	type bare Listener
+	type whole struct {
+		bare          `yaml:",inline"`
+		ProxyProtocol *peers `yaml:"proxy_protocol,omitempty"`
+		ForwardedFor  *peers `yaml:"forwarded_for,omitempty"`
 	}
+	w := whole{bare: bare(l)}
 	if len(l.ProxyProtocol) > 0 {
-		if err := add(&node, "proxy_protocol", map[string]any{"from": l.ProxyProtocol}); err != nil {
-			return nil, err
-		}
+		w.ProxyProtocol = &peers{l.ProxyProtocol}
 	}
-	return &node, nil
+	if len(l.ForwardedFor) > 0 {
+		w.ForwardedFor = &peers{l.ForwardedFor}
+	}
+	return w, nil
 }
 
 // MarshalYAML writes the source in the form that a config takes.

@@ -187,18 +187,19 @@ func positive(value time.Duration) error {
 	return nil
 }
 
-// Address is where something listens: a TCP host and port, or the path of a Unix socket.
+// Address is where something listens: a TCP host and port, the path of a Unix socket, or what
+// systemd passes under a name.
 type Address struct {
-	Network string // tcp or unix
-	Target  string // host:port, or an absolute path
+	Network string // tcp, unix or systemd
+	Target  string // host:port, an absolute path, or a name
 }
 
-// String is the form that a config takes: host:port or unix:PATH.
+// String is the form that a config takes: host:port, unix:PATH or systemd:NAME.
 func (a Address) String() string {
-	if a.Network == "unix" {
-		return "unix:" + a.Target
+	if a.Network == "tcp" {
+		return a.Target
 	}
-	return a.Target
+	return a.Network + ":" + a.Target
 }
 
 // MarshalText writes the form that a config takes.

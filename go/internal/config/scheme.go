@@ -42,13 +42,11 @@ func (r *reader) verify(it item, s *Source) Provider {
 	if !it.isTable() {
 		if text, ok := r.scalar(it); ok && text == "mtls" {
 			s.MutualTLS = true
-			r.needs(MutualTLS, it.path, "verify: mtls")
 		} else if ok {
 			r.fault(it.path, "write mtls or a scheme's block", "%q is no scheme", text)
 		}
 		return Provider{}
 	}
-	r.needs(OwnScheme, it.path, "a scheme of your own")
 	scheme, err := r.scheme(it, s.Name)
 	if err != nil {
 		r.fault(it.path, "write it without anchors that hold themselves", "%v", err)

@@ -51,6 +51,7 @@ func (r *reader) name(path, name, what string) {
 func (r *reader) source(t *table, name string, c *Config) Source {
 	s := Source{Name: name}
 	facts := r.proof(t, &s)
+	r.clientNames(t, &s)
 	s.Path = value(t, "path", "/hooks/"+name, parseText, checkPath)
 	s.Methods = values(t, "methods", []string{"POST"}, parseText, checkMethod)
 	if len(s.Methods) == 0 {
@@ -62,9 +63,6 @@ func (r *reader) source(t *table, name string, c *Config) Source {
 		}
 	}
 	s.Enforce = value(t, "enforce", true, parseBool)
-	if !s.Enforce {
-		r.needs(Unenforced, t.join("enforce"), "enforce: false")
-	}
 	r.secrets(t, &s, facts)
 	s.Priority = value(t, "priority", "default", oneOf("high", "default", "low"))
 	s.MaxBody = value(t, "max_body", c.HTTP.MaxBody, parseSize, between(Size(bodyMin), Size(bodyMax)))
@@ -73,15 +71,11 @@ func (r *reader) source(t *table, name string, c *Config) Source {
 	s.Rate = r.rate(t)
 	s.AllowFrom = values(t, "allow_from", nil, parsePrefix)
 	if s.AllowFrom != nil {
-		r.needs(AllowFrom, t.join("allow_from"), "allow_from")
 		r.allowsSomeone(t.join("allow_from"), s.AllowFrom)
 	}
 	s.Dedup = value(t, "dedup", defaultDedup, parseDuration)
 	s.IDFrom = value(t, "id_from", Selector{Kind: ByProvider}, parseIDFrom)
 	s.OrderBy = value(t, "order_by", Selector{Kind: ByNothing}, parseOrderBy)
-	if s.OrderBy.Kind != ByNothing {
-		r.needs(OrderBy, t.join("order_by"), "order_by")
-	}
 	s.ShedStatus = value(t, "shed_status", orElse(facts.ShedStatus, c.Admission.ShedStatus),
 		parseCount, shedStatus)
 	r.delivery(t, &s, c)
@@ -197,7 +191,6 @@ func (r *reader) rate(t *table) *Rate {
 	if !ok {
 		return nil
 	}
-	r.needs(SourceRate, it.path, "a rate")
 	return &rate
 }
 

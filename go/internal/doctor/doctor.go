@@ -35,10 +35,13 @@ type Options struct {
 	Workers        int
 	RingSize       int64 // bytes, per worker
 	MaxConnections int
-	// Addresses are those the daemon will bind: host:port, or unix:PATH.
+	// Addresses are those the daemon will bind: host:port, unix:PATH, or systemd:NAME.
 	Addresses []string
-	// Fallback says that this version's data plane does without io_uring where it must, on epoll.
-	Fallback bool
+	// Certificates are those that the listeners show.
+	Certificates []Certificate
+	Driver       string // auto | io_uring | epoll
+	Sandbox      string // auto | off | require
+	User         string // whom the data plane becomes where the daemon is root
 	// Running says that a daemon of this config is up, so that its ports and its shared memory are
 	// taken by itself.
 	Running bool
@@ -50,8 +53,10 @@ func Run(ctx context.Context, o Options) []Finding {
 	findings := []Finding{kernel(h, o), ioUring(ctx, h, o)}
 	findings = append(findings, lockedMemory(h, o), openFiles(h, o))
 	findings = append(findings, sharedMemory(h, o), memory(h, o), swap(h, o))
+	findings = append(findings, rights(h, o), layers(h, o))
 	findings = append(findings, bpf(h), kernelTLS(h), clock(h))
 	findings = append(findings, dataDir(h, o)...)
+	findings = append(findings, certificates(h, o)...)
 	return append(findings, ports(h, o)...)
 }
 
@@ -87,12 +92,15 @@ func Print(w io.Writer, findings []Finding) error {
 	return nil
 }
 
-// withoutRing is what a host without io_uring means for this version.
+// withoutRing is what a host without io_uring means for the config.
 func (o Options) withoutRing() (Level, string) {
-	if o.Fallback {
-		return Warn, "the data plane takes the epoll path"
+	switch o.Driver {
+	case "io_uring":
+		return Fail, "the data plane does not start with driver: io_uring; auto would take epoll"
+	case "epoll":
+		return OK, "the config says driver: epoll"
 	}
-	return Fail, "the data plane cannot run here"
+	return Warn, "the data plane takes the epoll path"
 }
 
 func good(name, format string, args ...any) Finding {

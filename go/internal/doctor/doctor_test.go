@@ -12,7 +12,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
+
+// today is when the hosts of these tests are looked at.
+var today = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // world is a host that is not there, and what a config wants of it. It starts healthy.
 type world struct {
@@ -30,6 +34,7 @@ func healthy() *world {
 			"proc/sys/net/ipv4/ip_unprivileged_port_start": "1024\n",
 			"proc/self/status":                             "CapEff:\t0000000000000000\nSeccomp:\t0\n",
 			"proc/self/limits":                             limits("unlimited", "1048576"),
+			"proc/sys/kernel/seccomp/actions_avail":        "kill_process errno user_notif log allow\n",
 			"proc/self/cgroup":                             "0::/system.slice/sluice.service\n",
 			"proc/self/mounts":                             "/dev/vda / ext4 rw\ntmpfs /dev/shm tmpfs rw\n",
 			"proc/meminfo":                                 "MemTotal: 8 kB\nMemAvailable:    4194304 kB\n",
@@ -43,7 +48,10 @@ func healthy() *world {
 	}
 	w.Options = Options{
 		DataDir: "/var/lib/sluice", ShmDir: "/dev/shm/sluice", Workers: 2, RingSize: 64 << 20,
-		MaxConnections: 20000, Addresses: []string{"127.0.0.1:8080"}, Fallback: true,
+		MaxConnections: 20000, Addresses: []string{"127.0.0.1:8080"},
+		Certificates: []Certificate{{File: "tls.crt", Names: []string{"a.example"},
+			NotBefore: today.Add(-time.Hour), NotAfter: today.Add(60 * 24 * time.Hour)}},
+		Driver: "auto", Sandbox: "auto", User: "nobody",
 	}
 	w.Host = Host{
 		Space: func(folder string) (Space, error) {
@@ -58,6 +66,10 @@ func healthy() *world {
 		Direct: func(string) error { return nil },
 		Bind:   func(string, string) error { return nil },
 		Synced: func() (bool, error) { return true, nil },
+
+		Landlock: func() int { return 6 },
+		User:     func() int { return 1000 },
+		Now:      func() time.Time { return today },
 	}
 	return w
 }
@@ -114,6 +126,23 @@ func TestAHealthyHostHasNothingToMend(t *testing.T) {
 	}
 }
 
+func landlockOf(version int, sandbox string) func(*world) {
+	return func(w *world) {
+		w.Host.Landlock, w.Sandbox = func() int { return version }, sandbox
+	}
+}
+
+func rootWith(capabilities, sandbox string) func(*world) {
+	return func(w *world) {
+		w.Host.User, w.Sandbox = func() int { return 0 }, sandbox
+		w.files["proc/self/status"] = "CapEff:\t" + capabilities + "\n"
+	}
+}
+
+func tls(change func(*Certificate)) func(*world) {
+	return func(w *world) { change(&w.Certificates[0]) }
+}
+
 // TestEachTroubleIsFound makes one thing worse at a time: that finding alone changes.
 func TestEachTroubleIsFound(t *testing.T) {
 	probes := func(out string, err error) func(*world) {
@@ -146,9 +175,9 @@ func TestEachTroubleIsFound(t *testing.T) {
 		{"io_uring off", file("proc/sys/kernel/io_uring_disabled", "2"), "io_uring", Warn,
 			"kernel.io_uring_disabled is 2"},
 		{"no way round io_uring", func(w *world) {
-			w.Fallback = false
+			w.Driver = "io_uring"
 			w.files["proc/sys/kernel/io_uring_disabled"] = "2"
-		}, "io_uring", Fail, "cannot run here"},
+		}, "io_uring", Fail, "auto would take epoll"},
 		{"io_uring for a group", file("proc/sys/kernel/io_uring_disabled", "1"), "io_uring", Warn,
 			"epoll"},
 		{"a filter", file("proc/self/status", "CapEff:\t0\nSeccomp:\t2\n"), "io_uring", Warn, "seccomp"},
@@ -168,9 +197,9 @@ func TestEachTroubleIsFound(t *testing.T) {
 		{"locking refused", func(w *world) { w.Host.Lock = func() error { return syscall.EPERM } },
 			"memlock", Warn, "not permitted"},
 		{"few files", file("proc/self/limits", limits("unlimited", "4096")), "open files", Warn,
-			"LimitNOFILE=21024"},
+			"LimitNOFILE=21536"},
 		{"hardly a file", file("proc/self/limits", limits("unlimited", "256")), "open files", Fail,
-			"LimitNOFILE=21024"},
+			"LimitNOFILE=21536"},
 		{"a container's shm", space("/dev/shm", Space{"tmpfs", 64 << 20, 64 << 20}), "shm_dir", Fail,
 			"--shm-size"},
 		{"shm for one generation", space("/dev/shm", Space{"tmpfs", 200 << 20, 200 << 20}), "shm_dir",
@@ -193,6 +222,31 @@ func TestEachTroubleIsFound(t *testing.T) {
 		{"a filling disk", space("/", Space{"ext4", 9 << 30, 500 << 20}), "data space", Warn, "500 MiB"},
 		{"a port in use", bind(syscall.EADDRINUSE), port, Fail, "taken"},
 		{"a port of root", bind(syscall.EACCES), port, Fail, "another port"},
+		{"a probe that finds no ring for a driver that insists", func(w *world) {
+			w.Driver = "io_uring"
+			probes(`{"backend":"epoll","refusal":"setup: EPERM"}`, nil)(w)
+		}, "io_uring", Fail, "setup: EPERM"},
+		{"a sandbox that is off", func(w *world) { w.Sandbox = "off" }, "sandbox", Warn, "off"},
+		{"no Landlock", landlockOf(0, "auto"), "sandbox", Warn, "lacks Landlock"},
+		{"no Landlock where it must be", landlockOf(0, "require"), "sandbox", Fail,
+			"does not start with sandbox: require"},
+		{"no filters", file("proc/sys/kernel/seccomp/actions_avail", "log allow"), "sandbox", Warn,
+			"seccomp filters"},
+		{"root that cannot become another", rootWith("0000000000000000", "auto"), "user", Warn,
+			"CAP_SETUID"},
+		{"root that must become another", rootWith("0000000000000080", "require"), "user", Fail,
+			"CAP_SETGID"},
+		{"a broken certificate", tls(func(c *Certificate) { c.Problem = errors.New("no pair") }),
+			"certificate tls.crt", Fail, "no pair"},
+		{"an expired certificate", tls(func(c *Certificate) { c.NotAfter = today }),
+			"certificate tls.crt", Fail, "expired on 2026-03-01"},
+		{"a certificate of tomorrow", tls(func(c *Certificate) { c.NotBefore = today.Add(time.Hour) }),
+			"certificate tls.crt", Fail, "begins on 2026-03-01"},
+		{"a certificate that nobody renewed", tls(func(c *Certificate) {
+			c.NotAfter = today.Add(13*24*time.Hour + time.Hour)
+		}), "certificate tls.crt", Warn, "in 13 days"},
+		{"a certificate for nobody", tls(func(c *Certificate) { c.Names = nil }),
+			"certificate tls.crt", Warn, "subjectAltName"},
 		{"a foreign address", bind(syscall.EADDRNOTAVAIL), port, Fail, "not an address of this host"},
 		{"a broken address", bind(errors.New("no such thing")), port, Fail, "no such thing"},
 	} {
@@ -247,6 +301,25 @@ func TestWhatIsNoTroubleSaysWhichPathIsTaken(t *testing.T) {
 		}, "port 127.0.0.1:8080", "daemon runs"},
 		{func(w *world) { w.Addresses = []string{"unix:/run/sluice/in.sock"} },
 			"socket /run/sluice/in.sock", "can be made"},
+		{func(w *world) { w.Addresses = []string{"systemd:web"} }, "socket systemd:web",
+			"FileDescriptorName=web"},
+		{func(w *world) {
+			w.Driver = "epoll"
+			w.files["proc/sys/kernel/io_uring_disabled"] = "2"
+		}, "io_uring", "not used"},
+		{func(w *world) {
+			w.Driver = "epoll"
+			w.files["proc/self/limits"] = limits("65536", "1048576")
+		}, "memlock", "epoll needs none"},
+		{func(w *world) {
+			w.Driver = "epoll"
+			w.files["proc/sys/kernel/osrelease"] = "5.10.0\n"
+		}, "kernel", "Linux 5.10.0"},
+		{landlockOf(3, "require"), "sandbox", "without rules for TCP"},
+		{landlockOf(6, "require"), "sandbox", "files and TCP"},
+		{rootWith("00000000000000c0", "require"), "user", "becomes nobody"},
+		{tls(func(c *Certificate) { c.Names = strings.Split("abcdefg", "") }), "certificate tls.crt",
+			"a, b, c, d, e, … until 2026-04-30"},
 	} {
 		w := healthy()
 		c.make(w)
@@ -337,7 +410,8 @@ func TestAProgramThatFailsItsProbeIsQuoted(t *testing.T) {
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	f := probed(context.Background(), Host{}.complete(), program)
+	o := Options{Dataplane: program}
+	f := probed(context.Background(), Host{}.complete(), o)
 	if f.Level != Fail || !strings.Contains(f.Detail, "exit status 3: no such option") {
 		t.Errorf("got %+v", f)
 	}
@@ -345,7 +419,7 @@ func TestAProgramThatFailsItsProbeIsQuoted(t *testing.T) {
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if f := probed(context.Background(), Host{}.complete(), program); f.Level != OK {
+	if f := probed(context.Background(), Host{}.complete(), o); f.Level != OK {
 		t.Errorf("got %+v", f)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Host is what the doctor learns from. Each nil field is this host's own.
@@ -27,6 +29,10 @@ type Host struct {
 	Synced func() (bool, error)                          // is the clock kept by a time service
 	Exists func(path string) bool                        // is there such a file or folder
 	Probe  func(context.Context, string) ([]byte, error) // runs PROGRAM --probe
+	// Landlock is the version of that interface, 0 where the kernel has none.
+	Landlock func() int
+	User     func() int       // the effective uid of this process
+	Now      func() time.Time // nil: time.Now
 }
 
 // Space is what a file system says of itself.
@@ -67,6 +73,15 @@ func (h Host) complete() Host {
 	if h.Probe == nil {
 		h.Probe = probe
 	}
+	if h.Landlock == nil {
+		h.Landlock = landlock
+	}
+	if h.User == nil {
+		h.User = os.Geteuid
+	}
+	if h.Now == nil {
+		h.Now = time.Now
+	}
 	return h
 }
 
@@ -100,6 +115,8 @@ func limitValue(text string) int64 {
 
 // Numbers of capabilities, from the kernel's capability.h.
 const (
+	capSetGID   = 6
+	capSetUID   = 7
 	capNetAdmin = 12
 	capIPCLock  = 14
 	capSysAdmin = 21
@@ -212,6 +229,17 @@ func clockSynced() (bool, error) {
 	state, err := syscall.Adjtimex(&t)
 	const timeError = 5 // TIME_ERROR of adjtimex(2)
 	return state != timeError && t.Status&unsynchronised == 0, err
+}
+
+// landlock asks for the version (landlock_create_ruleset(2)). A kernel that has it and does not use
+// it says so as one that lacks it does.
+func landlock() int {
+	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0,
+		unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0
+	}
+	return int(version)
 }
 
 func probe(ctx context.Context, program string) ([]byte, error) {

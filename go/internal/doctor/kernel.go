@@ -21,8 +21,8 @@ func kernel(h Host, o Options) Finding {
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); !found || err != nil {
 		return bad(Warn, "kernel", "mount /proc", "the kernel does not say its version")
 	}
-	if major < kernelMajor || major == kernelMajor && minor < kernelMinor {
-		level, then := o.withoutRing()
+	old := major < kernelMajor || major == kernelMajor && minor < kernelMinor
+	if level, then := o.withoutRing(); old && level != OK {
 		return bad(level, "kernel", fmt.Sprintf("run Linux %d.%d or later", kernelMajor, kernelMinor),
 			"Linux %s is older than %d.%d: %s", release, kernelMajor, kernelMinor, then)
 	}
@@ -32,11 +32,14 @@ func kernel(h Host, o Options) Finding {
 // ioUring asks the data plane itself where it can: that an operation is listed does not say that it
 // works, nor that nothing filters it.
 func ioUring(ctx context.Context, h Host, o Options) Finding {
-	if o.Dataplane != "" {
-		return probed(ctx, h, o.Dataplane)
-	}
 	const name = "io_uring"
 	level, then := o.withoutRing()
+	if level == OK {
+		return good(name, "not used: %s", then)
+	}
+	if o.Dataplane != "" {
+		return probed(ctx, h, o)
+	}
 	state, found := h.read("proc/sys/kernel/io_uring_disabled")
 	switch {
 	case found && state == "1" && h.can(capSysAdmin):
@@ -44,7 +47,7 @@ func ioUring(ctx context.Context, h Host, o Options) Finding {
 	case found && state != "0":
 		return bad(level, name, h.uringMend(), "kernel.io_uring_disabled is %s: %s", state, then)
 	case h.filtered():
-		return bad(Warn, name, h.uringMend(), "a seccomp filter is in force; if it refuses io_uring, "+
+		return bad(level, name, h.uringMend(), "a seccomp filter is in force; if it refuses io_uring, "+
 			"as most do, %s", then)
 	case !found:
 		return good(name, "no switch that turns it off; judged without the data plane's probe")
@@ -65,9 +68,10 @@ func (h Host) filtered() bool {
 
 // probed reads the one JSON object of `sluice-dataplane --probe`. It exits with 0 when the data
 // plane can run here, on whichever backend; otherwise the object says why not.
-func probed(ctx context.Context, h Host, program string) Finding {
+func probed(ctx context.Context, h Host, o Options) Finding {
 	const name = "io_uring"
 	const mend = "build sluice-dataplane of this version, or name it with --dataplane"
+	program := o.Dataplane
 	out, failed := h.Probe(ctx, program)
 	var answer struct {
 		Backend string   `json:"backend"` // uring or epoll
@@ -87,7 +91,8 @@ func probed(ctx context.Context, h Host, program string) Finding {
 	case answer.Backend == "":
 		return bad(Fail, name, mend, "%s --probe names no backend", program)
 	case answer.Backend != "uring":
-		return bad(Warn, name, h.uringMend(), "the data plane takes the %s path: %s", answer.Backend,
+		level, then := o.withoutRing()
+		return bad(level, name, h.uringMend(), "%s: %s", then,
 			cmp.Or(answer.Refusal, "it gives no reason"))
 	case len(answer.Lacking) > 0:
 		return good(name, "used; without %s", strings.Join(answer.Lacking, ", "))

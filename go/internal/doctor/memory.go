@@ -13,6 +13,8 @@ const (
 	ringMemoryLeast = 64 << 10
 	// spareFiles are descriptors beside connections: lanes, segments, destinations, the admin side.
 	spareFiles = 1024
+	// turnedAway are those of a worker for connections over the bound, which are answered, too.
+	turnedAway = 256
 	// laneSpare is a lane's header page and reply ring beside its request ring, at most.
 	laneSpare = 8 << 20
 )
@@ -35,6 +37,8 @@ func lockedMemory(h Host, o Options) Finding {
 		return good(name, "unlimited")
 	case !found:
 		return bad(Warn, name, "mount /proc", "the limit is not known")
+	case o.Driver == "epoll":
+		return good(name, "%s; epoll needs none", bytesText(hard))
 	case hard < int64(o.Workers)*ringMemoryLeast:
 		level, then := o.withoutRing()
 		return bad(level, name, mend, "%s is too little for %d io_urings: %s", bytesText(hard),
@@ -59,7 +63,7 @@ func locksLanes(h Host, o Options) bool {
 func openFiles(h Host, o Options) Finding {
 	const name = "open files"
 	_, hard, found := h.limit("Max open files")
-	need := int64(o.MaxConnections) + spareFiles
+	need := int64(o.MaxConnections) + int64(o.Workers)*turnedAway + spareFiles
 	switch {
 	case !found:
 		return bad(Warn, name, "mount /proc", "the limit is not known")
@@ -70,7 +74,8 @@ func openFiles(h Host, o Options) Finding {
 		}
 		return bad(level, name, "set LimitNOFILE="+strconv.FormatInt(need, 10)+
 			" in the unit (--ulimit nofile), or lower http.max_connections",
-			"%d are too few for %d connections and %d files", hard, o.MaxConnections, spareFiles)
+			"%d are too few for %d connections and %d other files", hard, o.MaxConnections,
+			need-int64(o.MaxConnections))
 	case hard == -1:
 		return good(name, "unlimited")
 	}

@@ -18,6 +18,11 @@ func ports(h Host, o Options) []Finding {
 			findings = append(findings, socket(h, "socket "+path, path))
 			continue
 		}
+		if unit, is := strings.CutPrefix(address, "systemd:"); is {
+			findings = append(findings, good("socket "+address,
+				"opened by systemd, by the .socket unit with FileDescriptorName=%s", unit))
+			continue
+		}
 		err := h.Bind("tcp", address)
 		switch {
 		case err == nil:
@@ -41,7 +46,8 @@ func ports(h Host, o Options) []Finding {
 
 // privileged is the mend of a port that only root may bind.
 func (h Host) privileged(address string) string {
-	const mend = "add AmbientCapabilities=CAP_NET_BIND_SERVICE, or take another port"
+	const mend = "add AmbientCapabilities=CAP_NET_BIND_SERVICE to the unit, let systemd open it " +
+		"(address: systemd:NAME), or take another port"
 	_, port, err := net.SplitHostPort(address)
 	start, _ := h.read("proc/sys/net/ipv4/ip_unprivileged_port_start")
 	number, errPort := strconv.Atoi(port)

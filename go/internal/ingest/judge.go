@@ -113,6 +113,7 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 	r := &j.request
 	r.Method, r.Target, r.Body = e.Method(), e.Target(), e.Body()
 	r.URL = append(r.URL[:0], source.URL...)
+	r.Client = e.Client()
 	r.ReceivedNS = int64(d.ReceivedNS())
 	r.Headers = r.Headers[:0]
 	for i := range e.HeaderCount() {

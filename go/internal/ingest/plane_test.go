@@ -110,6 +110,7 @@ func (p *plane) bells() Bells {
 // request is what a sender wants; publish makes a frame of it.
 type request struct {
 	source   uint32
+	client   string // names in its certificate, one a line
 	headers  [][2]string
 	body     []byte
 	received uint64
@@ -122,7 +123,7 @@ func (p *plane) frame(r request) (shmabi.Frame, bool) {
 	f, err := shmabi.BuildEvent(shmabi.EventParts{
 		Method: "POST", Target: "/hook", Headers: r.headers, Body: r.body, SourceID: r.source,
 		Seq: p.seq + 1, Token: uint64(p.seq+1) << 20, ReceivedNS: r.received, Position: p.commit,
-		UntilNS: r.until,
+		UntilNS: r.until, Client: r.client,
 	})
 	must(p.t, err)
 	// What an older lap left in the C line is garbage; let it look as good as garbage can.

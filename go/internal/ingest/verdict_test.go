@@ -29,6 +29,37 @@ func TestAFrameTold401IsNeverStored(t *testing.T) {
 	}
 }
 
+func TestASenderIsProvenByTheCertificateThatItsFrameNames(t *testing.T) {
+	r := newRig(t)
+	verifier, err := provider.Compile(
+		provider.ClientScheme([]string{"dns:connect.example.com"}), nil, provider.Options{})
+	must(t, err)
+	partner := source(t, durably, secretText)
+	partner.Verifier = verifier
+	r.table = table(t, partner)
+	r.service.SetTable(r.table)
+	p := r.plane(roomy)
+	ask := func(client string, headers ...[2]string) uint64 {
+		return p.publish(request{
+			source: durably, client: client, headers: headers, received: uint64(received.UnixNano()),
+		})
+	}
+	// One shows none though another one on the lane did just before.
+	good := ask("sha256:00\ncn:Connect\ndns:connect.EXAMPLE.com")
+	wantOne(t, p.take(1), shmabi.ReplyAccepted, 200, good)
+	none := ask("", [2]string{"Client", "dns:connect.example.com"})
+	wantOne(t, p.take(1), shmabi.ReplyRefused, 401, none)
+	other := ask("sha256:01\ncn:dns:connect.example.com\ndns:connect.example.com.evil.example")
+	wantOne(t, p.take(1), shmabi.ReplyRefused, 401, other)
+	r.released(p)
+	if !r.storedAt(p, good) || r.storedAt(p, none) || r.storedAt(p, other) {
+		t.Errorf("stored: %v", r.journal.all())
+	}
+	if f := r.journal.all()[0]; f.frame.C().Flags()&uint8(shmabi.VerdictFlagUnverified) != 0 {
+		t.Error("it is marked as taken without a proof")
+	}
+}
+
 func TestARefusalSurvivesARestartBeforeItsReply(t *testing.T) {
 	r := newRig(t)
 	p := r.plane(size{1 << 16, 4096})

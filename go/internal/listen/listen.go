@@ -1,173 +1,220 @@
-// Package listen opens listening sockets for a data plane that never binds: one SO_REUSEPORT socket
-// per worker, because a multishot accept on a shared one gives every connection to one worker.
+// Package listen opens the sockets that senders connect to, for a data plane that never binds.
 //
-// It accepts nothing and knows no protocol above TCP.
+// It accepts nothing, knows no protocol above TCP, and starts no process.
+//
+// Each address gets rows of sockets, each row with one file per worker. On TCP these are as many
+// SO_REUSEPORT sockets, because a multishot accept on a shared one gives every connection to one
+// worker. A Unix socket, or one that systemd made, cannot be opened again: its row holds
+// duplicates, which the data plane tells by their inode and accepts from one connection at a time.
+// A socket that nobody accepts on is a black hole, so where there are more sockets than workers,
+// there are more rows.
+//
+// What was opened once is kept as long as anything can be in its queue: a Plan takes up the sockets
+// that a living data plane handed over, and opens only what is missing.
 package listen
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
+	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// The networks of a Spec.
 const (
-	bindPatience  = 2 * time.Second
-	bindInterval  = 50 * time.Millisecond
-	receiveBuffer = 256 << 10 // bounds what one sender can have under way
-	backlog       = 4096      // the kernel cuts it to net.core.somaxconn
+	TCP     = "tcp"
+	Unix    = "unix"
+	Systemd = "systemd"
 )
 
 // ErrInUse says that another program listens on the address: the operator's to mend.
 var ErrInUse = errors.New("the address is in use by another program")
 
-// Open opens the address for so many workers. A first bind without SO_REUSEPORT makes sure that
-// nobody else has it: SO_REUSEPORT would hide a second daemon. It is tried for 2 s, since the
-// sockets of a process that was killed live on for some milliseconds.
-func Open(ctx context.Context, address string, workers int) ([]*os.File, error) {
-	at, err := resolve(address)
+// Spec is one address with how its sockets are to be. The zero of an option is the kernel's
+// default, except for Backlog.
+type Spec struct {
+	Network string // TCP, Unix or Systemd
+	// Target is host:port, an absolute path, or the name that the socket unit gave.
+	Target string
+	// Backlog is how many connections may wait to be accepted; 0: 4096. The kernel cuts it to
+	// net.core.somaxconn.
+	Backlog int
+	// DeferAccept is how long a connection without data is kept from the worker (tcp(7)); whole
+	// seconds, rounded up.
+	DeferAccept time.Duration
+	// KeepAlive is the silence after which the kernel asks whether the peer is there; a peer that
+	// does not answer is given up after twice that time. Whole seconds, rounded up.
+	KeepAlive time.Duration
+	// Mode is what a Unix socket's path may be used by.
+	Mode fs.FileMode
+}
+
+// String is the address as a config has it.
+func (s Spec) String() string {
+	if s.Network == TCP {
+		return s.Target
+	}
+	return s.Network + ":" + s.Target
+}
+
+// Plan is what to listen on, and what there is already.
+type Plan struct {
+	Specs   []Spec
+	Workers int // files in a row, at least 1
+	// Have are the sockets that a data plane handed over, in any order. They stay the caller's.
+	Have [][]*os.File
+	// Inherited are systemd's; nil: there are none.
+	Inherited *Inherited
+}
+
+// Set is the outcome of a Plan.
+type Set struct {
+	// Rows are for the data plane; each has a file for each worker, and no file is in two of them.
+	Rows [][]*os.File
+	// Spec says for each row which of the plan's addresses it belongs to.
+	Spec []int
+	// Opened are the files of Rows that were not in Have; Unwanted those of Have that are in no row.
+	Opened, Unwanted []*os.File
+
+	made []Spec // Unix sockets that were not there before
+}
+
+// Abandon closes what the plan opened, and leaves what there was before.
+func (s *Set) Abandon() {
+	closeAll(s.Opened)
+	_ = Unlink(s.made) // what stays refuses connections, and the next one to open it removes it
+}
+
+// Settle closes what the plan does not want any more. No data plane may need it by then.
+func (s *Set) Settle() { closeAll(s.Unwanted) }
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // a socket has nothing to write
+	}
+}
+
+// Open opens what is missing. When that fails, nothing that was there is closed.
+func (p Plan) Open(ctx context.Context) (*Set, error) {
+	have := slices.Concat(p.Have...)
+	matched, err := p.match(have)
 	if err != nil {
 		return nil, err
 	}
-	until := time.Now().Add(bindPatience)
-	for {
-		// Port 0: the kernel chooses one, the others follow it.
-		at, err = probe(at)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EADDRINUSE) {
-			return nil, fmt.Errorf("listen on %s: %w", address, err)
-		}
-		if time.Now().After(until) {
-			return nil, fmt.Errorf("listen on %s: %w", address, ErrInUse)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(bindInterval):
+	set := &Set{}
+	for i, spec := range p.Specs {
+		if err := set.add(ctx, i, spec, p, matched[i]); err != nil {
+			set.Abandon()
+			return nil, fmt.Errorf("listen on %s: %w", spec, err)
 		}
 	}
-	var files []*os.File
-	for range workers {
-		file, err := open(at)
+	used := slices.Concat(set.Rows...)
+	set.Unwanted = slices.DeleteFunc(have, func(f *os.File) bool { return slices.Contains(used, f) })
+	return set, nil
+}
+
+// add makes the rows of one address.
+func (s *Set) add(ctx context.Context, index int, spec Spec, p Plan, have []*os.File) error {
+	files, fresh, err := sockets(ctx, spec, p, have)
+	s.Opened = append(s.Opened, fresh...)
+	if err != nil {
+		return err
+	}
+	if spec.Network == Unix && len(fresh) > 0 {
+		s.made = append(s.made, spec)
+	}
+	for _, f := range files {
+		if err := tune(f, spec); err != nil {
+			return err
+		}
+	}
+	rows, copies, err := spread(files, p.Workers)
+	s.Opened = append(s.Opened, copies...)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		s.Rows, s.Spec = append(s.Rows, row), append(s.Spec, index)
+	}
+	return nil
+}
+
+// sockets are those of one address, each once, the ones there are first. Fresh ones are opened, and
+// the caller's to close even where there is an error.
+func sockets(
+	ctx context.Context, spec Spec, p Plan, have []*os.File,
+) (all, fresh []*os.File, _ error) {
+	all, err := distinct(have)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case spec.Network == Systemd:
+		if fresh, err = p.Inherited.take(spec.Target, all); err == nil && len(all)+len(fresh) == 0 {
+			err = p.Inherited.lacks(spec.Target)
+		}
+	case spec.Network == Unix && len(all) > 0 && isSocket(spec.Target):
+		err = os.Chmod(spec.Target, spec.Mode.Perm())
+	case spec.Network == Unix:
+		// Where somebody removed the path, nobody can connect to what there is.
+		all = nil
+		fresh, err = openUnix(ctx, spec)
+	case spec.Network == TCP && len(all) < p.Workers:
+		fresh, err = openTCP(ctx, spec, all, p.Workers-len(all))
+	}
+	return append(all, fresh...), fresh, err
+}
+
+// distinct leaves out what is a duplicate of another one.
+func distinct(files []*os.File) ([]*os.File, error) {
+	var list []*os.File
+	seen := map[uint64]bool{}
+	for _, f := range files {
+		inode, err := inodeOf(f)
 		if err != nil {
-			for _, f := range files {
-				_ = f.Close() // nobody connected yet
+			return nil, err
+		}
+		if !seen[inode] {
+			seen[inode], list = true, append(list, f)
+		}
+	}
+	return list, nil
+}
+
+func inodeOf(file *os.File) (uint64, error) {
+	var s unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &s); err != nil {
+		return 0, fmt.Errorf("look at a listening socket: %w", err)
+	}
+	return s.Ino, nil
+}
+
+// spread puts sockets into rows, worker after worker, and fills the last row with duplicates: every
+// socket has an acceptor then, and every worker one in each row.
+func spread(files []*os.File, workers int) (rows [][]*os.File, copies []*os.File, _ error) {
+	for part := range slices.Chunk(files, workers) {
+		row := slices.Clone(part)
+		for i := len(part); i < workers; i++ {
+			copied, err := duplicate(part[i%len(part)])
+			if err != nil {
+				return nil, copies, err
 			}
-			return nil, fmt.Errorf("listen on %s: %w", address, err)
+			row, copies = append(row, copied), append(copies, copied)
 		}
-		files = append(files, file)
+		rows = append(rows, row)
 	}
-	return files, nil
+	return rows, copies, nil
 }
 
-// Address is where a socket listens.
-func Address(file *os.File) (netip.AddrPort, error) {
-	name, err := unix.Getsockname(int(file.Fd()))
+func duplicate(file *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("address of a listener: %w", err)
+		return nil, fmt.Errorf("duplicate a listening socket: %w", err)
 	}
-	return addrPort(name)
-}
-
-func addrPort(name unix.Sockaddr) (netip.AddrPort, error) {
-	switch a := name.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)), nil
-	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port)), nil
-	}
-	return netip.AddrPort{}, fmt.Errorf("a listener of another family: %T", name)
-}
-
-func resolve(address string) (netip.AddrPort, error) {
-	tcp, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("listen on %q: %w", address, err)
-	}
-	at := tcp.AddrPort()
-	if !at.Addr().IsValid() {
-		at = netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port())
-	}
-	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), nil
-}
-
-func probe(at netip.AddrPort) (netip.AddrPort, error) {
-	fd, err := socket(at)
-	if err != nil {
-		return at, err
-	}
-	defer unix.Close(fd)
-	if err := unix.Bind(fd, sockaddr(at)); err != nil {
-		return at, err
-	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		return at, err
-	}
-	return addrPort(name)
-}
-
-func open(at netip.AddrPort) (*os.File, error) {
-	fd, err := socket(at)
-	if err != nil {
-		return nil, err
-	}
-	file := os.NewFile(uintptr(fd), "listener "+at.String())
-	// Accepted sockets inherit these, which spares calls per connection.
-	options := []struct{ level, name, value int }{
-		{unix.SOL_SOCKET, unix.SO_REUSEPORT, 1},
-		{unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer},
-		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
-		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
-	}
-	for _, o := range options {
-		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
-			return nil, errors.Join(fmt.Errorf("socket option %d: %w", o.name, err), file.Close())
-		}
-	}
-	if err := unix.Bind(fd, sockaddr(at)); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	if err := unix.Listen(fd, backlog); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
-}
-
-// socket makes a plain TCP socket; Go's own listeners are MPTCP since 1.24, which sockmap, MD5 and
-// others do not take.
-func socket(at netip.AddrPort) (int, error) {
-	family := unix.AF_INET6
-	if at.Addr().Is4() {
-		family = unix.AF_INET
-	}
-	kind := unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
-	fd, err := unix.Socket(family, kind, unix.IPPROTO_TCP)
-	if err != nil {
-		return -1, err
-	}
-	// Connections of an earlier life in TIME_WAIT are no obstacle; a living listener still is.
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		return -1, errors.Join(err, unix.Close(fd))
-	}
-	if family == unix.AF_INET6 && !at.Addr().IsUnspecified() {
-		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
-			return -1, errors.Join(err, unix.Close(fd))
-		}
-	}
-	return fd, nil
-}
-
-func sockaddr(at netip.AddrPort) unix.Sockaddr {
-	if at.Addr().Is4() {
-		return &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}
-	}
-	return &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
+	return os.NewFile(uintptr(fd), file.Name()), nil
 }

@@ -65,7 +65,7 @@ func (v *Variant) check() error {
 	if err := v.checkProofs(); err != nil {
 		return err
 	}
-	if a := v.Proofs[0].Algorithm; a == None || a == MessageSignature {
+	if a := v.Proofs[0].Algorithm; a.keyless() || a == MessageSignature {
 		return nil
 	}
 	if err := v.Signature.check(); err != nil {
@@ -104,11 +104,14 @@ func (v *Variant) checkProofs() error {
 	signs := v.Proofs[0].Algorithm.signsText()
 	for i := range v.Proofs {
 		p := &v.Proofs[i]
-		if p.Algorithm < None || p.Algorithm > Token {
+		if p.Algorithm < None || p.Algorithm > ClientCertificate {
 			return errors.New("algorithm is missing")
 		}
-		if p.Algorithm == None && (len(v.Proofs) > 1 || v.Signature.Kind != SourceNone) {
-			return errors.New("algorithm none stands alone")
+		if p.Algorithm.keyless() && (len(v.Proofs) > 1 || v.Signature.Kind != SourceNone) {
+			return errors.New("an algorithm without a key stands alone")
+		}
+		if p.Algorithm == ClientCertificate {
+			return checkClientNames(v.ClientNames)
 		}
 		if p.Algorithm == None {
 			return nil

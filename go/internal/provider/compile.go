@@ -333,12 +333,15 @@ func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error 
 	if keepUnusable || s.Unsigned() {
 		return nil
 	}
+	keyless := !slices.ContainsFunc(s.AnyOf, func(v Variant) bool {
+		return !v.Proofs[0].Algorithm.keyless()
+	})
 	for i, err := range fits {
 		if err != nil {
 			return &SecretError{Index: i, Reason: err.Error()}
 		}
 	}
-	if len(b.keys) == 0 {
+	if len(b.keys) == 0 && !keyless {
 		return ErrNoSecret
 	}
 	return nil
@@ -366,7 +369,7 @@ func (b *builder) keysFor(v *variant, index int, secret Secret, before error) er
 	}
 	for i := range v.Proofs {
 		p := &v.Proofs[i]
-		if p.Algorithm == None {
+		if p.Algorithm.keyless() {
 			continue
 		}
 		k, err := newKey(p, secret)

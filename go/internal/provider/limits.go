@@ -29,6 +29,8 @@ const (
 	matchesMax      = 8
 	idPlacesMax     = 8
 	retryHeadersMax = 8
+	// clientNamesMax is how many names of client certificates a source may list.
+	clientNamesMax = 256
 	// messageKeep is the scratch memory that a Verifier keeps between requests.
 	messageKeep = 64 << 10
 )

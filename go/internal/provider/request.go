@@ -16,6 +16,9 @@ type Request struct {
 	URL     []byte
 	Body    []byte
 	Headers []Field
+	// Client is the names in the client certificate that TLS has verified, one a line, in the form
+	// kind:name; empty: the sender showed none.
+	Client []byte
 	// ReceivedNS is when the request was whole, in ns since 1970. Tolerances are judged at this
 	// time, so that judging again later gives the same outcome.
 	ReceivedNS int64

@@ -41,6 +41,9 @@ type Variant struct {
 	// Components must be covered by a MessageSignature, and MaxAge is its tolerance.
 	Components []string
 	MaxAge     time.Duration
+	// ClientNames are those of which a ClientCertificate must have one; empty: any certificate will
+	// do. They are lines in the form of Request.Client.
+	ClientNames []string
 	// Require are fixed values, such as the version of the signature, that the request must have.
 	Require []Match
 }
@@ -134,7 +137,8 @@ type Algorithm uint8
 
 // The algorithms. KeyedSHA256 is the plain hash of key and text, which anybody can extend, and so
 // always Legacy. MessageSignature is RFC 9421, where request and key say how they were signed.
-// Token compares the secret itself; None proves nothing and passes everything.
+// Token compares the secret itself; None proves nothing and passes everything. ClientCertificate
+// looks at what TLS has proved; it has no word, since ClientScheme alone makes it.
 const (
 	None Algorithm = iota + 1
 	HMACSHA1
@@ -146,6 +150,7 @@ const (
 	ECDSAP256
 	MessageSignature
 	Token
+	ClientCertificate
 )
 
 var algorithmWords = map[string]Algorithm{
@@ -160,7 +165,10 @@ func ParseAlgorithm(text string) (Algorithm, error) {
 }
 
 // signsText tells whether the algorithm covers a signed text.
-func (a Algorithm) signsText() bool { return a != None && a != Token }
+func (a Algorithm) signsText() bool { return !a.keyless() && a != Token }
+
+// keyless tells whether the algorithm needs no secret.
+func (a Algorithm) keyless() bool { return a == None || a == ClientCertificate }
 
 // Encoding is the text form of a signature.
 type Encoding uint8

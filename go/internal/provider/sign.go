@@ -65,6 +65,9 @@ func (b *signer) sign(secret Secret) ([]Field, error) {
 	if b.proof.Algorithm == None {
 		return b.fields, nil
 	}
+	if b.proof.Algorithm == ClientCertificate {
+		return nil, fmt.Errorf("%w: the certificate is shown in the TLS handshake", ErrNotSignable)
+	}
 	if b.proof.Algorithm == MessageSignature {
 		return nil, fmt.Errorf("%w: message signatures are only verified", ErrNotSignable)
 	}

@@ -64,10 +64,13 @@ func (v *Verifier) accept(r *Request, c *variant, matched *keyState) Verdict {
 
 // judge holds one variant against the request.
 func (v *Verifier) judge(r *Request, c *variant, keys []keyState) (Outcome, *keyState, string) {
-	if c.Proofs[0].Algorithm == None {
+	switch c.Proofs[0].Algorithm {
+	case None:
 		return OK, nil, ""
-	}
-	if c.Proofs[0].Algorithm == MessageSignature {
+	case ClientCertificate:
+		outcome, detail := judgeClient(r.Client, c.ClientNames)
+		return outcome, nil, detail
+	case MessageSignature:
 		return v.judgeMessage(r, c, keys)
 	}
 	var field []byte

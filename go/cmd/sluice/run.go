@@ -13,12 +13,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"sluice/go/internal/config"
 	"sluice/go/internal/daemon"
+	"sluice/go/internal/listen"
 	"sluice/go/internal/store"
 )
 
@@ -51,6 +53,10 @@ The daemon is ready when GET /readyz on the admin.http address answers 200.`,
 					return usage(err)
 				}
 			}
+			inherited, err := listen.Inherit() // before anything starts a child
+			if err != nil {
+				return err
+			}
 			files, err := raiseOpenFiles()
 			if err != nil {
 				return err
@@ -71,7 +77,9 @@ The daemon is ready when GET /readyz on the admin.http address answers 200.`,
 			if binary, err = findDataplane(binary); err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cmd.OutOrStdout(), log, c, load, binary)
+			return serve(cmd.Context(), cmd.OutOrStdout(), daemon.Options{
+				Config: c, Load: load, Binary: binary, Inherited: inherited, Log: log, Version: version,
+			})
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "config `FILE`; the embedded defaults without it")
@@ -97,10 +105,7 @@ func loadConfig(file string, dev bool) (*config.Config, error) {
 }
 
 // serve runs the daemon until a signal ends it.
-func serve(
-	ctx context.Context, out io.Writer, log *slog.Logger, c *config.Config,
-	load func() (*config.Config, error), binary string,
-) error {
+func serve(ctx context.Context, out io.Writer, o daemon.Options) error {
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()
 	hup := make(chan os.Signal, 1)
@@ -109,24 +114,28 @@ func serve(
 	out = &lineWriter{to: out}
 	var reloads sync.WaitGroup
 	defer reloads.Wait()
-	err := daemon.Run(ctx, daemon.Options{
-		Config: c, Load: load, Binary: binary, Stdout: out, Log: log, Version: version,
-		Ready: func(d *daemon.Daemon) {
-			fmt.Fprint(out, greeting(c, d.Listeners()))
-			reloads.Go(func() {
-				for {
-					select {
-					case <-ctx.Done():
-						return
-					case <-hup:
-						if _, err := d.Reload(ctx); err != nil {
-							log.Error("reload refused; the old config stays", "error", err)
-						}
-					}
-				}
-			})
-		},
+	var running atomic.Pointer[daemon.Daemon] // another one where an upgrade of this program failed
+	reloads.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hup:
+			}
+			if d := running.Load(); d == nil {
+				o.Log.Warn("SIGHUP came before the daemon was ready; the config is the one it began with")
+			} else if _, err := d.Reload(ctx); err != nil {
+				o.Log.Error("reload refused; the old config stays", "error", err)
+			}
+		}
 	})
+	o.Stdout = out
+	o.Ready = func(d *daemon.Daemon) {
+		if running.Swap(d) == nil {
+			fmt.Fprint(out, greeting(o.Config, d.Listeners()))
+		}
+	}
+	err := daemon.Run(ctx, o)
 	cancel()
 	if errors.Is(err, store.ErrLocked) {
 		return fmt.Errorf("%w: one daemon serves a data directory; stop the other one or choose "+

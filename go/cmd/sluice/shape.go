@@ -72,6 +72,11 @@ type dataPlaneShape struct {
 	Pid      uint32 `json:"pid"`
 	Driver   string `json:"driver"`
 	Restarts uint64 `json:"restarts"`
+	// Why it is not io_uring; what the process gave up, and what the host does not give of that.
+	DriverReason  string   `json:"driver_reason"`
+	Sandbox       []string `json:"sandbox"`
+	SandboxReason string   `json:"sandbox_reason"`
+	Retiring      uint32   `json:"retiring"`
 }
 
 func newStatusShape(s *pb.Status) statusShape {
@@ -86,7 +91,10 @@ func newStatusShape(s *pb.Status) statusShape {
 			Writable: j.GetWritable(), ID: j.GetId(), DurableGroup: j.GetDurableGroup(),
 			AppliedGroup: j.GetAppliedGroup(), Damage: list(j.GetDamage()),
 		},
-		DataPlane: dataPlaneShape{p.GetPid(), p.GetDriver(), p.GetRestarts()},
+		DataPlane: dataPlaneShape{
+			p.GetPid(), p.GetDriver(), p.GetRestarts(), p.GetDriverReason(), list(p.GetSandbox()),
+			p.GetSandboxReason(), p.GetRetiring(),
+		},
 		Listeners: []listenerShape{}, Sources: []sourceShape{}, Destinations: []destinationShape{},
 	}
 	for _, l := range s.GetListeners() {

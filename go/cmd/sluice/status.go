@@ -69,8 +69,23 @@ func printStatus(w io.Writer, s *pb.Status, rates *rates) error {
 	t := table(w, state, fmt.Sprintf("version %s, up %s, config %d",
 		s.GetVersion(), span(s.GetUptimeS()), s.GetConfigVersion()))
 	row(t, "listeners", strings.Join(addresses, ", "))
-	row(t, "data plane", fmt.Sprintf("generation %d, pid %d, %s, %s", s.GetGeneration(), p.GetPid(),
-		p.GetDriver(), plural(p.GetRestarts(), "restart", "restarts")))
+	plane := fmt.Sprintf("generation %d, pid %d, %s, %s", s.GetGeneration(), p.GetPid(),
+		p.GetDriver(), plural(p.GetRestarts(), "restart", "restarts"))
+	if p.GetRetiring() > 0 {
+		plane += fmt.Sprintf(", %d older still finishing", p.GetRetiring())
+	}
+	row(t, "data plane", plane)
+	sandbox := strings.Join(p.GetSandbox(), ", ")
+	if sandbox == "" {
+		sandbox = "none"
+	}
+	row(t, "sandbox", sandbox)
+	if why := p.GetDriverReason(); why != "" {
+		row(t, "NO IO_URING", why)
+	}
+	if what := p.GetSandboxReason(); what != "" {
+		row(t, "SANDBOX LACKS", what)
+	}
 	row(t, "admission", admission)
 	row(t, "journal", fmt.Sprintf("%s, %s, oldest %s, %s", plural(j.GetEvents(), "event", "events"),
 		bytesText(j.GetBytes()), span(j.GetOldestS()), writable))

@@ -258,7 +258,7 @@ func (w *world) serveTCP(t *testing.T, token string) string {
 }
 
 func (w *world) service() *admin.Service {
-	reloads := 0
+	reloads, upgrades := 0, 0
 	return admin.New(admin.Options{
 		Store: w, Facts: w.facts, Limiter: w, Version: "1.0", Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return noon.Add(time.Hour) }, Faults: w.board(), Gaps: ledger{},
@@ -268,6 +268,13 @@ func (w *world) service() *admin.Service {
 				return 0, config.Faults{{File: "sluice.yaml", Line: 3, Problem: "no such key"}}
 			}
 			return 4, nil
+		},
+		Upgrade: func(_ context.Context, control bool, say func(string)) (uint32, error) {
+			say("look at the program")
+			if upgrades++; upgrades > 2 && !control {
+				return 0, errors.New("data plane 5: it ended before it was ready (exit status 1)")
+			}
+			return uint32(2 + upgrades), nil
 		},
 		Drain: func() error { return nil },
 	})

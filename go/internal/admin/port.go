@@ -100,8 +100,14 @@ type Destination struct {
 // DataPlane is the process that serves.
 type DataPlane struct {
 	Pid      uint32
-	Driver   string
+	Driver   string // io_uring or epoll
 	Restarts uint64
+	// DriverReason is why it is not io_uring, Sandbox what the process took away from itself, and
+	// SandboxReason what the host does not give of that.
+	DriverReason  string
+	Sandbox       []string
+	SandboxReason string
+	Retiring      uint32 // older ones that finish what they have
 }
 
 // Limits is the admission limit with its bounds, and what the controller goes by.

@@ -112,6 +112,7 @@ func NewTCPServer(s *Service, o TCP) (*grpc.Server, error) {
 
 func newServer(s *Service, options ...grpc.ServerOption) *grpc.Server {
 	server := grpc.NewServer(append(options,
+		grpc.ForceServerCodecV2(newLegible()),
 		grpc.MaxRecvMsgSize(requestBytesMax),
 		grpc.MaxConcurrentStreams(callsMax),
 		grpc.ConnectionTimeout(handshakeMax),

@@ -36,6 +36,9 @@ type Options struct {
 	Limiter Limiter
 	// Reload reads the config again and gives the version now in force.
 	Reload func(context.Context) (uint32, error)
+	// Upgrade replaces the data plane, or with control the program of this daemon, and gives the data
+	// plane that serves then. It says each step as it begins.
+	Upgrade func(ctx context.Context, control bool, say func(step string)) (uint32, error)
 	// Drain begins to stop the daemon and returns at once.
 	Drain    func() error
 	Faults   *gameday.Board // nil: this daemon takes none
@@ -132,7 +135,9 @@ func (s *Service) status() *pb.Status {
 		},
 		Dataplane: &pb.DataPlaneStatus{
 			Pid: facts.DataPlane.Pid, Driver: facts.DataPlane.Driver,
-			Restarts: facts.DataPlane.Restarts,
+			Restarts: facts.DataPlane.Restarts, DriverReason: facts.DataPlane.DriverReason,
+			Sandbox: facts.DataPlane.Sandbox, SandboxReason: facts.DataPlane.SandboxReason,
+			Retiring: facts.DataPlane.Retiring,
 		},
 	}
 	for _, address := range facts.Listeners {

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/go/internal/config"
-	"sluice/go/internal/dataplane"
 	"sluice/go/internal/deliver"
 	"sluice/go/internal/event"
 	"sluice/go/internal/faultpoint"
@@ -31,6 +30,7 @@ import (
 	"sluice/go/internal/signal/workers"
 	"sluice/go/internal/store"
 	"sluice/go/internal/supervise"
+	"sluice/go/internal/tlsfiles"
 	"sluice/go/internal/tune"
 	pb "sluice/proto/sluice/v1"
 )
@@ -53,10 +53,13 @@ type Options struct {
 	Load func() (*config.Config, error)
 	// Binary is the data plane's program.
 	Binary string
+	// Inherited are the sockets that systemd passed; nil: none.
+	Inherited *listen.Inherited
 	// Stdout takes what `stdout: {}` destinations print.
 	Stdout io.Writer
 	Log    *slog.Logger
-	// Ready is called once, when senders are served.
+	// Ready is called when senders are served: once, and again for each time that the next program
+	// could not be executed. The Daemon of the last call is the one that serves.
 	Ready func(*Daemon)
 	// Version is this program's.
 	Version string
@@ -66,6 +69,7 @@ type Options struct {
 type Daemon struct {
 	o       Options
 	log     *slog.Logger
+	program string // the path by which this one was started
 	began   time.Time
 	store   *store.Store
 	shm     *shm
@@ -80,6 +84,7 @@ type Daemon struct {
 	board   *share.Board  // nil: nothing is shared
 	metrics *observe.Metrics
 	ids     identifiers
+	tickets *tlsfiles.Tickets
 
 	standing standing
 	faults   *gameday.Board // nil without --dev
@@ -95,12 +100,14 @@ type Daemon struct {
 	beating sync.WaitGroup
 	endBeat context.CancelFunc
 
-	plan     atomic.Pointer[plan]
-	reload   sync.Mutex
-	ready    atomic.Bool
-	stopping atomic.Bool
-	drain    chan struct{}
-	once     sync.Once
+	plan      atomic.Pointer[plan]
+	reload    sync.Mutex // held while something is changed
+	upgrading sync.Mutex
+	ready     atomic.Bool
+	stopping  atomic.Bool
+	drain     chan struct{}
+	leaving   chan *successor
+	once      sync.Once
 
 	mu       sync.Mutex
 	problems map[string]string
@@ -109,33 +116,70 @@ type Daemon struct {
 }
 
 // Run serves until ctx ends or Drain is called, then stops in order. It returns nil after an
-// orderly stop.
+// orderly stop. An upgrade of this program ends in the next one's execution under our pid, and Run
+// does not return; where that fails, this program takes the data plane up again.
 func Run(ctx context.Context, o Options) error {
-	d := &Daemon{
-		o: o, log: o.Log, began: time.Now(), drain: make(chan struct{}),
-		problems: make(map[string]string), counters: make(map[uint32]*lane.Counters),
+	program, began, stops := ownProgram(), time.Now(), false
+	for {
+		d := newDaemon(o, program, began)
+		if stops {
+			d.Drain()
+		}
+		next, err := d.live(ctx)
+		if next == nil {
+			return err
+		}
+		if err != nil {
+			o.Log.Error("not all could be let go for the next program", "error", err)
+		}
+		if stops = ctx.Err() != nil || d.told(); stops {
+			ctx = context.WithoutCancel(ctx) // what was left to the next program is drained all the same
+		} else {
+			err = next.exec(o.Inherited.Environ())
+			o.Log.Error("the next program cannot be executed, and this one goes on", "error", err)
+		}
+		next.close()
+		o.Config = d.o.Config
 	}
+}
+
+func newDaemon(o Options, program string, began time.Time) *Daemon {
+	return &Daemon{
+		o: o, log: o.Log, program: program, began: began, drain: make(chan struct{}),
+		leaving: make(chan *successor, 1), problems: make(map[string]string),
+		counters: make(map[uint32]*lane.Counters),
+	}
+}
+
+// live serves until that is to end. It gives the program that is to go on with the data plane, if
+// there is one.
+func (d *Daemon) live(ctx context.Context) (*successor, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := d.open(ctx); err != nil {
-		return errors.Join(err, d.close())
+		return nil, errors.Join(err, d.close())
 	}
 	stopServing, err := d.serve(ctx)
 	if err != nil {
-		return errors.Join(err, d.close())
+		return nil, errors.Join(err, d.close())
 	}
-	err = errors.Join(d.run(ctx), d.stop())
+	next, err := d.run(ctx)
+	if next != nil {
+		next, err = d.leave(ctx, next)
+	} else {
+		err = errors.Join(err, d.stop())
+	}
 	stopServing() // only now: it shows how the rest stops, and looks at what close takes away
-	return errors.Join(err, d.close())
+	return next, errors.Join(err, d.close())
 }
 
 // run starts what serves senders and waits until that is to end.
-func (d *Daemon) run(ctx context.Context) error {
+func (d *Daemon) run(ctx context.Context) (*successor, error) {
 	if err := d.start(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop while it started
+			return nil, nil // told to stop while it started
 		}
-		return err
+		return nil, err
 	}
 	d.ready.Store(true)
 	if d.o.Ready != nil {
@@ -144,10 +188,12 @@ func (d *Daemon) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-d.drain:
+	case next := <-d.leaving:
+		return next, nil
 	case <-d.store.Failed():
-		return fmt.Errorf("the store gave up: %w", d.store.Err())
+		return nil, fmt.Errorf("the store gave up: %w", d.store.Err())
 	}
-	return nil
+	return nil, nil
 }
 
 // open takes the data directory and the directory on tmpfs, each under its lock.
@@ -174,7 +220,6 @@ func (d *Daemon) open(ctx context.Context) error {
 	if d.shm, err = openShm(c, d.store.Recovery().JournalID); err != nil {
 		return err
 	}
-	d.shm.control.StoreWritable(0) // until the group in doubt is durable
 	d.shm.control.StoreStopping(0)
 	d.tune, err = tune.New(tune.Options{
 		Control: d.shm.control.ControlPage, Config: c.Admission,
@@ -201,7 +246,8 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := d.settle(ctx); err != nil {
 		return err
 	}
-	p, err := newPlan(d.o.Config, d.store.Catalogue())
+	d.openTickets()
+	p, err := d.prepare(d.o.Config)
 	if err != nil {
 		return err
 	}
@@ -235,23 +281,24 @@ func (d *Daemon) start(ctx context.Context) error {
 	d.beating.Go(func() { d.beat(ctxBeat) })
 	d.beating.Go(func() { d.keepStanding(ctxBeat) })
 	d.beating.Go(func() { d.tune.Run(ctxBeat) })
+	d.beating.Go(func() { d.watchFiles(ctxBeat) })
 	d.resumeWaits(p)
 	if err := d.startDelivery(ctxBeat, p); err != nil {
 		return err
 	}
 	d.super = supervise.New(supervise.Options{
-		Binary: d.o.Binary, Dir: d.shm.dir, JournalID: recovery.JournalID,
-		RingSize: uint64(d.o.Config.RingSize), MaxConnections: d.o.Config.HTTP.MaxConnections,
-		Lanes: d.lanes, Open: d.openListeners, Bells: newBells, Log: d.log,
-		Snapshot: func() *pb.Snapshot { return d.standing.fill(d.plan.Load().snapshot) },
-		Born:     d.planeBorn, Died: d.planeDied,
+		Binary: d.o.Binary, Version: d.o.Version, Dir: d.shm.dir, JournalID: recovery.JournalID,
+		Settings: d.settings, Open: d.openListeners, Lanes: d.lanes, Bells: newBells, Log: d.log,
+		Snapshot: func(rows []string) *pb.Snapshot { return d.standing.fill(d.plan.Load(), rows) },
+		Born:     d.planeBorn, Died: d.planeDied, Newest: d.tune.Newest,
 	})
 	d.seenSuper.Store(d.super)
 	if err := d.super.Start(ctx); err != nil {
 		d.super = nil
 		return err
 	}
-	return d.noteListeners()
+	d.noteListeners()
+	return nil
 }
 
 // settle makes the group in doubt durable; nothing is acknowledged or appended before.
@@ -266,6 +313,7 @@ func (d *Daemon) settle(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		d.shm.control.StoreWritable(0) // until then, what waits for an answer fills the lanes
 		d.problem(problem, fmt.Sprintf("the journal's last group cannot be written again: %v", err))
 		select {
 		case <-ctx.Done():
@@ -331,51 +379,6 @@ func (d *Daemon) resumeWaits(p *plan) {
 	d.ingest.Resume(list)
 }
 
-// openListeners opens listening sockets where no earlier data plane had any.
-func (d *Daemon) openListeners(ctx context.Context) ([][]*os.File, error) {
-	c := d.o.Config
-	var fds dataplane.Fds
-	for _, l := range c.Listeners {
-		sockets, err := listen.Open(ctx, l.Address.Target, c.Workers)
-		if err != nil {
-			fds.Close()
-			return nil, err
-		}
-		fds.Listeners = append(fds.Listeners, sockets)
-	}
-	return fds.Listeners, nil
-}
-
-// newBells makes doorbells.
-func newBells(count int) ([]*os.File, error) {
-	var bells []*os.File
-	for range count {
-		bell, err := lane.NewBell()
-		if err != nil {
-			dataplane.Fds{RequestBells: bells}.Close()
-			return nil, err
-		}
-		bells = append(bells, bell.File())
-	}
-	return bells, nil
-}
-
-// noteListeners keeps the addresses as they are, port 0 resolved, for status and the example.
-func (d *Daemon) noteListeners() error {
-	var list []string
-	for _, sockets := range d.super.Listeners() {
-		at, err := listen.Address(sockets[0])
-		if err != nil {
-			return err
-		}
-		list = append(list, at.String())
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.listen = list
-	return nil
-}
-
 // beat shows the data plane and status that the control plane runs. It decides nothing.
 func (d *Daemon) beat(ctx context.Context) {
 	tick := time.NewTicker(beatInterval)
@@ -409,28 +412,43 @@ func (d *Daemon) stop() error {
 	d.closeFaults()
 	var err error
 	if d.super != nil {
+		// Only this makes a data plane refuse what comes: one that drains otherwise has a successor, and
+		// where this program did not come so far, there will be a next one.
+		d.shm.control.StoreStopping(1)
 		ctx, cancel := context.WithTimeout(context.Background(), drainGrace+5*time.Second)
 		err = d.super.Drain(ctx, drainGrace)
 		cancel()
 		d.super.Stop()
+		d.unlink(specs(d.plan.Load().config))
 	}
 	if d.ingest != nil {
 		d.awaitLanes()
 	}
-	if d.deliver != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), deliverGrace)
-		err = errors.Join(err, d.deliver.Stop(ctx))
-		cancel()
-	}
+	err = errors.Join(err, d.stopDelivery())
 	if d.ingest != nil {
 		d.ingest.Stop()
 	}
+	d.endBeating()
+	return err
+}
+
+// stopDelivery may be called again.
+func (d *Daemon) stopDelivery() error {
+	if d.deliver == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), deliverGrace)
+	defer cancel()
+	return d.deliver.Stop(ctx)
+}
+
+// endBeating ends what goes on while the rest stops; the control page keeps its numbers.
+func (d *Daemon) endBeating() {
 	if d.endBeat != nil {
 		d.endBeat()
 		d.beating.Wait()
 	}
 	d.tune.Stop()
-	return err
 }
 
 // awaitLanes waits until the drained data plane's lanes are empty and recorded as ended. What is

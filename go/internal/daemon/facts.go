@@ -129,6 +129,8 @@ func (d *Daemon) adminFacts() admin.Facts {
 		f.Generation = s.Generation
 		f.DataPlane = admin.DataPlane{
 			Pid: uint32(s.Pid), Driver: s.Driver, Restarts: s.Restarts,
+			DriverReason: s.DriverReason, Sandbox: s.Sandbox, SandboxReason: s.SandboxReason,
+			Retiring: uint32(s.Retiring),
 		}
 	}
 	p, judged := d.plan.Load(), d.seenIngest.Load()
@@ -175,12 +177,16 @@ func (d *Daemon) observeFacts() observe.Facts {
 	if super := d.seenSuper.Load(); super != nil {
 		s := super.Status()
 		f.Generation, f.Restarts = s.Generation, s.Restarts
+		f.DataPlane = observe.DataPlane{
+			Driver: s.Driver, Sandbox: s.Sandbox, Retiring: s.Retiring,
+		}
 	}
 	names := d.store.Catalogue()
 	if names == nil {
 		return f
 	}
 	f.ConfigVersion = names.ConfigVersion
+	f.Certificates = d.certificates()
 	attempts := d.attempts()
 	for _, s := range stats.Destinations {
 		now := attempts[s.Destination]

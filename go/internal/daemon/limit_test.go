@@ -62,7 +62,7 @@ func TestWhatADataPlaneSaysOfAdmissionIsShownAndOutlivesIt(t *testing.T) {
 	if f := r.adminFacts(); f.Admission.Overloaded {
 		t.Errorf("the dead one's overload is shown: %+v", f.Admission)
 	}
-	given := r.standing.fill(r.plan.Load().snapshot)
+	given := r.standing.fill(r.plan.Load(), nil)
 	if got := inRow(given); !slices.Equal(got, []uint32{3}) {
 		t.Errorf("the next one is told %v", got)
 	}

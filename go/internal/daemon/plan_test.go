@@ -33,7 +33,6 @@ func parse(t testing.TB, text string) *config.Config {
 func tryParse(text string) (*config.Config, error) {
 	return config.Parse("sluice.yaml", []byte(text), config.Options{
 		Dev: true, WorkingFolder: "/nowhere",
-		Supports: config.AllBut(config.TLS),
 		Provider: func(name string) (config.Provider, bool) {
 			scheme, ok := catalogue.Lookup(name)
 			if !ok {

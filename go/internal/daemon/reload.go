@@ -19,7 +19,7 @@ func (d *Daemon) Reload(ctx context.Context) (uint32, error) {
 	d.reload.Lock()
 	defer d.reload.Unlock()
 	if !d.ready.Load() {
-		return 0, errors.New("not ready yet: try again in a moment")
+		return 0, errNotReady
 	}
 	c, err := d.o.Load()
 	if err != nil {
@@ -28,9 +28,7 @@ func (d *Daemon) Reload(ctx context.Context) (uint32, error) {
 	if needs := d.o.Config.NeedsRestart(c); len(needs) > 0 {
 		return 0, refused(fmt.Errorf("these keys change only with a restart: %v", needs))
 	}
-	// Numbers follow what the journal knows, not the config in force: one that was refused after it
-	// was recorded has used some up.
-	p, err := newPlan(c, d.store.Catalogue())
+	p, err := d.prepare(c)
 	if err != nil {
 		return 0, refused(err)
 	}
@@ -80,7 +78,7 @@ func (d *Daemon) forget(before, after *config.Config) {
 
 // putInForce records the plan, then has the data plane route by it and intake judge by it.
 func (d *Daemon) putInForce(ctx context.Context, c *config.Config, p *plan) error {
-	before := d.plan.Load()
+	before, needs := d.plan.Load(), d.o.Config.NeedsDataplane(c)
 	if err := d.store.PutCatalogue(ctx, p.catalogue); err != nil {
 		return fmt.Errorf("record the config: %w", err)
 	}
@@ -89,7 +87,12 @@ func (d *Daemon) putInForce(ctx context.Context, c *config.Config, p *plan) erro
 	d.ids.use(before, p)
 	d.ingest.SetTable(both(before.table, p.table))
 	d.plan.Store(p)
-	err := d.super.Apply(ctx)
+	var err error
+	if len(needs) > 0 {
+		err = d.replaceFor(ctx, needs)
+	} else {
+		err = d.super.Apply(ctx)
+	}
 	switch {
 	case errors.Is(err, supervise.ErrNone):
 		d.log.Warn("the config is in force for the next data plane; none accepts now")
@@ -105,11 +108,25 @@ func (d *Daemon) putInForce(ctx context.Context, c *config.Config, p *plan) erro
 	d.ingest.SetTable(p.table)
 	d.ids.use(p)
 	d.o.Config = c
+	d.noteListeners()
+	d.forgetListeners(before.config, c)
 	d.tune.UseSlots(p.slots())
 	if err := d.tune.Configure(c.Admission); err != nil {
 		return fmt.Errorf("the limit goes by the old config: %w", err)
 	}
 	return nil
+}
+
+// replaceFor has a data plane of the config in force take the place of the one that accepts. Where
+// it does not come up, that is the config's fault.
+func (d *Daemon) replaceFor(ctx context.Context, needs []string) error {
+	d.log.Info("the config takes another data plane", "keys", needs)
+	_, err := d.super.Upgrade(ctx, func(step string) { d.log.Info("upgrade", "step", step) })
+	if err == nil || errors.Is(err, supervise.ErrGivenUp) || ctx.Err() != nil ||
+		errors.Is(err, dataplane.ErrRefused) {
+		return err
+	}
+	return refused(err)
 }
 
 // both is the table of what either config knows; the first one's word counts.

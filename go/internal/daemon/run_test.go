@@ -48,6 +48,7 @@ type site struct {
 	data   string
 	binary string
 	http   string
+	run    func(context.Context, Options) error
 
 	mu   sync.Mutex
 	text string // of the config, without folders and addresses
@@ -62,13 +63,25 @@ func newSite(t *testing.T, faults ...string) *site {
 	t.Cleanup(func() { _ = os.RemoveAll(shm) })
 	s := &site{
 		t: t, shm: shm, data: t.TempDir(), binary: filepath.Join(shm, "dataplane"),
-		text: sources("a>stdout"),
+		text: sources("a>stdout"), run: Run,
 	}
-	name, value := fakeplane.Env(faults...)
-	script := fmt.Sprintf("#!/bin/sh\nexport %s='%s' GORACE=atexit_sleep_ms=0\nexec '%s' \"$@\"\n",
-		name, value, os.Args[0])
-	must(t, os.WriteFile(s.binary, []byte(script), 0o700))
+	s.installPlane(faults...)
 	return s
+}
+
+// installPlane puts a fake data plane with these faults at the path of the program.
+func (s *site) installPlane(faults ...string) {
+	s.t.Helper()
+	name, value := fakeplane.Env(faults...)
+	s.install(s.binary, fmt.Sprintf("export %s='%s' GORACE=atexit_sleep_ms=0\nexec '%s' \"$@\"",
+		name, value, os.Args[0]))
+}
+
+// install puts a script in the place of a program, as a package manager would.
+func (s *site) install(path, script string) {
+	s.t.Helper()
+	must(s.t, os.WriteFile(path+".next", []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+	must(s.t, os.Rename(path+".next", path))
 }
 
 func (s *site) configure(text string) {
@@ -96,8 +109,9 @@ func (s *site) lanes(id [16]byte) string {
 // run is a daemon that runs.
 type run struct {
 	*Daemon
-	t     *testing.T
-	ended chan error
+	t       *testing.T
+	ended   chan error
+	serving chan *Daemon
 }
 
 // start runs a daemon until it is ready.
@@ -112,12 +126,11 @@ func (s *site) try() (*run, error) {
 	s.t.Helper()
 	c, err := s.load()
 	must(s.t, err)
-	r := &run{t: s.t, ended: make(chan error, 1)}
-	ready := make(chan *Daemon, 1)
+	r := &run{t: s.t, ended: make(chan error, 1), serving: make(chan *Daemon, 1)}
 	go func() {
-		r.ended <- Run(context.Background(), Options{
+		r.ended <- s.run(context.Background(), Options{
 			Config: c, Load: s.load, Binary: s.binary, Stdout: io.Discard, Log: discard,
-			Ready: func(d *Daemon) { ready <- d }, Version: "test",
+			Ready: func(d *Daemon) { r.serving <- d }, Version: "test",
 		})
 	}()
 	select {
@@ -126,7 +139,7 @@ func (s *site) try() (*run, error) {
 			err = errors.New("ended before it was ready")
 		}
 		return nil, err
-	case r.Daemon = <-ready:
+	case r.Daemon = <-r.serving:
 	}
 	s.t.Cleanup(func() {
 		if r.ended != nil {
@@ -293,9 +306,10 @@ func TestAReloadPutsSourcesInForce(t *testing.T) {
 	if _, err := r.Reload(t.Context()); !errors.Is(err, admin.ErrRefused) {
 		t.Errorf("a wrong config: %v", err)
 	}
-	s.configure("ring_size: 128MiB\n" + sources("a"))
+	s.configure(sources("a"))
+	s.http = freeAddress(t)
 	if _, err := r.Reload(t.Context()); !errors.Is(err, admin.ErrRefused) ||
-		!strings.Contains(err.Error(), "ring_size") {
+		!strings.Contains(err.Error(), "admin.http") {
 		t.Errorf("a key that needs a restart: %v", err)
 	}
 	if got := r.plan.Load().catalogue.ConfigVersion; got != 2 {

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -18,16 +20,16 @@ import (
 // The youngest data plane is the one that knows: each was told by its snapshot what the one before
 // it had counted.
 type standing struct {
-	mu       sync.Mutex
-	youngest uint32
-	refused  map[int]uint32 // by slot, of the youngest that died or has a successor; 0 is not kept
-	changes  uint64
+	mu      sync.Mutex
+	living  []uint32       // generations
+	refused map[int]uint32 // by slot, of the youngest that died or has a successor; 0 is not kept
+	changes uint64
 
-	// The last snapshot that was handed out, which stays the same one while nothing changes: a data
-	// plane that has it is not given it again.
-	of       *pb.Snapshot
-	at       uint64
-	snapshot *pb.Snapshot
+	// The snapshots that were handed out, by the rows of sockets of who got it. Each stays the same
+	// one while nothing changes: a data plane that has it is not given it again.
+	of        *plan
+	at        uint64
+	snapshots map[string]*pb.Snapshot
 
 	file  *vfs.Whole
 	saved map[int]uint32 // what the file says
@@ -37,21 +39,25 @@ type standing struct {
 func (s *standing) born(generation uint32, before *lane.Counters) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if generation > s.youngest {
-		if before != nil {
-			s.keep(before)
-		}
-		s.youngest = generation
+	if before != nil && s.isYoungest(generation) {
+		s.keep(before)
 	}
+	s.living = append(s.living, generation)
 }
 
-// died keeps what a data plane had counted.
+// died keeps what a data plane had counted, if nobody knows better.
 func (s *standing) died(generation uint32, last *lane.Counters) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if generation == s.youngest {
+	s.living = slices.DeleteFunc(s.living, func(g uint32) bool { return g == generation })
+	if s.isYoungest(generation) {
 		s.keep(last)
 	}
+}
+
+// isYoungest tells that none of the living is younger.
+func (s *standing) isYoungest(generation uint32) bool {
+	return len(s.living) == 0 || generation > slices.Max(s.living)
 }
 
 // keep takes a data plane's counts over.
@@ -84,21 +90,29 @@ func (s *standing) left(last *lane.Counters) {
 	s.keep(last)
 }
 
-// fill is the snapshot with what was counted before.
-func (s *standing) fill(of *pb.Snapshot) *pb.Snapshot {
+// fill is a plan's snapshot for a data plane with these rows of sockets, with what was counted
+// before.
+func (s *standing) fill(of *plan, rows []string) *pb.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.of == of && s.at == s.changes {
-		return s.snapshot
+	if s.of != of || s.at != s.changes {
+		s.of, s.at, s.snapshots = of, s.changes, map[string]*pb.Snapshot{}
 	}
-	s.of, s.at, s.snapshot = of, s.changes, of
+	key := strings.Join(rows, "\n")
+	if known := s.snapshots[key]; known != nil {
+		return known
+	}
+	snapshot := spread(of.snapshot, of.config, rows)
 	if len(s.refused) > 0 {
-		s.snapshot = proto.CloneOf(of)
-		for _, source := range s.snapshot.Sources {
+		if snapshot == of.snapshot {
+			snapshot = proto.CloneOf(snapshot)
+		}
+		for _, source := range snapshot.Sources {
 			source.RefusedInRow = s.refused[int(source.Slot)]
 		}
 	}
-	return s.snapshot
+	s.snapshots[key] = snapshot
+	return snapshot
 }
 
 // stands is how a source stands now.

@@ -61,6 +61,8 @@ func snapshotOf(slots ...uint32) *pb.Snapshot {
 	return s
 }
 
+func routed(slots ...uint32) *plan { return &plan{snapshot: snapshotOf(slots...)} }
+
 func inRow(s *pb.Snapshot) []uint32 {
 	var list []uint32
 	for _, source := range s.Sources {
@@ -71,24 +73,24 @@ func inRow(s *pb.Snapshot) []uint32 {
 
 func TestRefusalsInARowOutliveTheirDataPlane(t *testing.T) {
 	var s standing
-	plain := snapshotOf(0, 2, 3)
-	if s.fill(plain) != plain {
+	plain := routed(0, 2, 3)
+	if s.fill(plain, nil) != plain.snapshot {
 		t.Error("another snapshot though nothing is known")
 	}
 	s.born(1, nil)
 	s.died(1, countersFile(t, [3]uint64{5, 1000, 1}, [3]uint64{9, 0, 0}, [3]uint64{0, 1000, 0}))
-	filled := s.fill(plain)
+	filled := s.fill(plain, nil)
 	if got := inRow(filled); !slices.Equal(got, []uint32{5, 0, 0}) || filled.ConfigVersion != 3 {
 		t.Errorf("refused in a row %v", got)
 	}
-	if got := inRow(plain); !slices.Equal(got, []uint32{0, 0, 0}) {
+	if got := inRow(plain.snapshot); !slices.Equal(got, []uint32{0, 0, 0}) {
 		t.Errorf("the plan's own snapshot was written to: %v", got)
 	}
-	if s.fill(plain) != filled {
+	if s.fill(plain, nil) != filled {
 		t.Error("another snapshot though nothing changed: it would be handed over again")
 	}
-	next := snapshotOf(1)
-	if got := inRow(s.fill(next)); !slices.Equal(got, []uint32{9}) {
+	next := routed(1)
+	if got := inRow(s.fill(next, nil)); !slices.Equal(got, []uint32{9}) {
 		t.Errorf("under the next config %v", got)
 	}
 }
@@ -100,7 +102,7 @@ func TestADataPlaneThatNeverServedForgetsNothing(t *testing.T) {
 	s.born(2, nil)
 	// It died early: source 0 was served, source 1 was not, source 2 was refused again.
 	s.died(2, countersFile(t, [3]uint64{0, 2000, 0}, [3]uint64{0, 0, 0}, [3]uint64{8, 0, 0}))
-	if got := inRow(s.fill(snapshotOf(0, 1, 2))); !slices.Equal(got, []uint32{0, 6, 8}) {
+	if got := inRow(s.fill(routed(0, 1, 2), nil)); !slices.Equal(got, []uint32{0, 6, 8}) {
 		t.Errorf("refused in a row %v", got)
 	}
 }
@@ -110,13 +112,13 @@ func TestASuccessorIsToldWhatTheLivingOneCounted(t *testing.T) {
 	old := countersFile(t, [3]uint64{3, 0, 0})
 	s.born(1, nil)
 	s.born(2, old)
-	if got := inRow(s.fill(snapshotOf(0))); !slices.Equal(got, []uint32{3}) {
+	if got := inRow(s.fill(routed(0), nil)); !slices.Equal(got, []uint32{3}) {
 		t.Errorf("refused in a row %v", got)
 	}
 	// The old one ends later, when the young one is the one that knows.
 	s.died(1, countersFile(t, [3]uint64{30, 0, 0}))
 	s.died(2, countersFile(t, [3]uint64{0, 5000, 0}))
-	if got := inRow(s.fill(snapshotOf(0))); !slices.Equal(got, []uint32{0}) {
+	if got := inRow(s.fill(routed(0), nil)); !slices.Equal(got, []uint32{0}) {
 		t.Errorf("after both died %v", got)
 	}
 }
@@ -179,5 +181,16 @@ func TestRefusalsInARowOutliveTheDaemon(t *testing.T) {
 		if refused, err := readStanding(file()); err == nil || refused != nil {
 			t.Errorf("%.40q was read as %v", text, refused)
 		}
+	}
+}
+
+func TestOneWhoseSuccessorFailedIsTheOneThatKnows(t *testing.T) {
+	var s standing
+	s.born(1, nil)
+	s.born(2, countersFile(t, [3]uint64{3, 0, 0}))
+	s.died(2, countersFile(t, [3]uint64{3, 0, 0})) // as it was told
+	s.died(1, countersFile(t, [3]uint64{30, 0, 0}))
+	if got := inRow(s.fill(routed(0), nil)); !slices.Equal(got, []uint32{30}) {
+		t.Errorf("refused in a row %v", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sluice/go/internal/ingest"
 	"sluice/go/internal/provider"
 	"sluice/go/internal/provider/catalogue"
+	"sluice/go/internal/tlsfiles"
 	pb "sluice/proto/sluice/v1"
 	"sluice/shm-abi/shmabi"
 )
@@ -20,7 +21,8 @@ type plan struct {
 	config    *config.Config
 	catalogue event.Catalogue
 	table     *ingest.Table
-	snapshot  *pb.Snapshot
+	snapshot  *pb.Snapshot // its listeners in the config's order
+	files     *tlsfiles.Files
 	// identify finds the sender's own id of an event again, by source.
 	identify map[uint32]*provider.Identifier
 }
@@ -49,6 +51,10 @@ func newPlan(c *config.Config, before *event.Catalogue) (*plan, error) {
 				IdleTimeoutNs:       uint64(c.HTTP.IdleTimeout),
 				MaxConnections:      uint32(c.HTTP.MaxConnections),
 				MaxConnectionsPerIp: uint32(c.HTTP.MaxConnectionsPerIP),
+				MinBodyRate:         uint64(c.HTTP.MinBodyRate),
+				ReceiveMemory:       uint64(c.HTTP.ReceiveMemory),
+				HandshakeTimeoutNs:  uint64(c.HTTP.HandshakeTimeout),
+				HandshakeRate:       uint32(c.HTTP.HandshakeRate),
 			},
 		},
 		identify: make(map[uint32]*provider.Identifier),
@@ -97,7 +103,7 @@ func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
 		Id: id, Slot: id - 1, Name: s.Name, Path: s.Path, Methods: s.Methods,
 		Acknowledge: pb.Acknowledge(ackOf(s.Acknowledge)),
 		MaxBody:     uint64(s.MaxBody), BudgetNs: uint64(budget(s.Deadline, scheme)),
-		ShedStatus: uint32(s.ShedStatus), Rate: rateOf(s.Rate), AllowFrom: prefixes(s),
+		ShedStatus: uint32(s.ShedStatus), Rate: rateOf(s.Rate), AllowFrom: prefixTexts(s.AllowFrom),
 		Priority:     priorityOf(s.Priority),
 		NeverRetries: scheme.Contract.NeverRetries.Or(false),
 		IdPlaces:     idPlacesOf(scheme, from), RetryHeaders: scheme.Contract.RetryHeaders.Value,
@@ -167,6 +173,9 @@ func judgeOf(s *config.Source, from provider.IDFrom) (
 			return nil, nil, nil, err
 		}
 		scheme, ok = parsed, true
+	}
+	if s.MutualTLS {
+		scheme, ok = provider.ClientScheme(s.ClientNames), true
 	}
 	if !ok {
 		return nil, nil, nil, fmt.Errorf("provider %q is not in the catalogue", s.Provider)
@@ -241,12 +250,4 @@ func rateOf(r *config.Rate) float64 {
 		return 0
 	}
 	return r.PerSecond()
-}
-
-func prefixes(s *config.Source) []string {
-	var list []string
-	for _, p := range s.AllowFrom {
-		list = append(list, p.String())
-	}
-	return list
 }

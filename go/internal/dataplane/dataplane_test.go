@@ -62,9 +62,12 @@ func start(t *testing.T, faults ...string) (dir string, fds Fds, p *Process) {
 	}
 	fds = Fds{Listeners: [][]*os.File{sockets}, RequestBells: bells[:2], ReplyBells: bells[2:]}
 	t.Cleanup(fds.Close)
+	program, err := OpenProgram(os.Args[0])
+	must(t, err)
+	defer program.Close()
 	p, err = Start(Spec{
-		Binary: os.Args[0], Dir: dir, JournalID: journalID, Generation: 7, RingSize: 1 << 20,
-		MaxConnections: 16, LockMemory: true, Fds: fds,
+		Program: program, Dir: dir, JournalID: journalID, Generation: 7, Fds: fds,
+		Settings: Settings{RingSize: 1 << 20, MaxConnections: 16, LockMemory: true},
 	})
 	must(t, err)
 	t.Cleanup(func() {

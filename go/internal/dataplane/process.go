@@ -3,10 +3,9 @@ package dataplane
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,19 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spec is how a data plane is started.
+// Spec is how a data plane is started. Its stderr is ours, since it outlives us.
 type Spec struct {
-	Binary string
+	Program *Program
 	// Dir is the journal's directory on tmpfs, with control, dp/ and lanes/.
-	Dir            string
-	JournalID      [16]byte
-	Generation     uint32
-	RingSize       uint64
+	Dir        string
+	JournalID  [16]byte
+	Generation uint32
+	Settings
+	Fds
+}
+
+// Settings are what the config says on a data plane's command line; another one takes another
+// process.
+type Settings struct {
+	RingSize       uint64 // bytes, of each worker's lane
 	MaxConnections int
 	LockMemory     bool
-	// Output takes its stderr; nil is ours.
-	Output io.Writer
-	Fds
+	// Driver, Sandbox and User are words of the data plane's own; empty: its default.
+	Driver, Sandbox, User string
 }
 
 // Fds are the descriptors that each data plane gets: they outlive it, so neither a crash nor an
@@ -82,24 +87,43 @@ type Process struct {
 	pidfd int // of one that is not our child; -1: none, or given back
 }
 
-// Start starts a data plane. It outlives this process if need be.
-func Start(s Spec) (*Process, error) {
-	cmd := exec.Command(s.Binary,
+// args is the command line without the program's name.
+func (s *Spec) args() []string {
+	args := []string{
 		"--shm", s.Dir,
 		"--journal-id", fmt.Sprintf("%x", s.JournalID),
 		"--generation", strconv.FormatUint(uint64(s.Generation), 10),
 		"--workers", strconv.Itoa(s.Workers()),
 		"--listeners", strconv.Itoa(len(s.Listeners)),
 		"--ring-size", strconv.FormatUint(s.RingSize, 10),
-		"--max-connections", strconv.Itoa(s.MaxConnections))
+		"--max-connections", strconv.Itoa(s.MaxConnections),
+	}
 	if s.LockMemory {
-		cmd.Args = append(cmd.Args, "--lock-memory")
+		args = append(args, "--lock-memory")
 	}
+	for _, o := range [][2]string{
+		{"--driver", s.Driver}, {"--sandbox", s.Sandbox}, {"--user", s.User},
+	} {
+		if o[1] != "" {
+			args = append(args, o[0], o[1])
+		}
+	}
+	return args
+}
+
+// children are the processes by pid that Start has to reap, and nobody else may.
+var children sync.Map
+
+// Start starts a data plane. It outlives this process if need be.
+func Start(s Spec) (*Process, error) {
+	if n := len(s.list()); n > maxFds {
+		return nil, fmt.Errorf("start the data plane: %d workers and %d rows of listening sockets "+
+			"take %d descriptors, which can be %d: name fewer addresses or workers",
+			s.Workers(), len(s.Listeners), n, maxFds)
+	}
+	cmd := s.Program.command(s.args()...)
 	cmd.ExtraFiles = s.list()
-	cmd.Stderr = s.Output
-	if s.Output == nil {
-		cmd.Stderr = os.Stderr
-	}
+	cmd.Stderr = os.Stderr
 	// A process group of its own: Ctrl-C on the terminal is ours to turn into a drain.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -109,9 +133,11 @@ func Start(s Spec) (*Process, error) {
 		Pid: cmd.Process.Pid, Generation: s.Generation, done: make(chan struct{}),
 		child: cmd.Process, pidfd: -1,
 	}
+	children.Store(p.Pid, p)
 	go func() {
 		_ = cmd.Wait() // the state says it all
 		p.exit = cmd.ProcessState.String()
+		children.Delete(p.Pid)
 		close(p.done)
 	}()
 	return p, nil
@@ -120,8 +146,9 @@ func Start(s Spec) (*Process, error) {
 // ErrNotDataPlane says that a pid is not, or no longer, a data plane of the journal and generation.
 var ErrNotDataPlane = errors.New("not that data plane's process")
 
-// Watch takes over the watch on a data plane that is not our child. Any other process is refused,
-// so that none is ever killed for a pid that was used again.
+// Watch takes over the watch on a data plane that an earlier life started. It may be our child all
+// the same: of the program that we replaced under the same pid. Any other process is refused, so
+// that none is ever killed for a pid that was used again.
 func Watch(pid int, journal [16]byte, generation uint32) (*Process, error) {
 	if pid <= 0 {
 		return nil, fmt.Errorf("%w: pid %d", ErrNotDataPlane, pid)
@@ -142,11 +169,18 @@ func Watch(pid int, journal [16]byte, generation uint32) (*Process, error) {
 				break
 			}
 		}
+		var exit string
+		if own, ours := children.Load(pid); ours {
+			<-own.(*Process).done
+			exit = own.(*Process).exit
+		} else {
+			exit = reap(pid) // until then its pid is nobody else's
+		}
 		p.mu.Lock()
 		p.pidfd = -1
 		_ = unix.Close(fd)
 		p.mu.Unlock()
-		p.exit = "ended (it was another process's child)"
+		p.exit = exit
 		close(p.done)
 	}()
 	return p, nil
@@ -182,13 +216,34 @@ func (p *Process) Signal(s unix.Signal) {
 	}
 }
 
+// Reap takes away what is left of a dead child that nobody watches: one that an earlier program of
+// our pid started. Who is no child of ours, or lives, is left alone.
+func Reap(pid int) {
+	if pid > 0 {
+		_ = reap(pid)
+	}
+}
+
+// reap says how a dead process ended, if it was our child.
+func reap(pid int) string {
+	var status unix.WaitStatus
+	for {
+		got, err := unix.Wait4(pid, &status, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil || got != pid:
+			return "ended (it was another process's child)"
+		case status.Signaled():
+			return "signal: " + status.Signal().String()
+		}
+		return fmt.Sprintf("exit status %d", status.ExitStatus())
+	}
+}
+
 // IsDataPlane tells whether a pid is, at this moment, the data plane of a journal and generation.
 func IsDataPlane(pid int, journal [16]byte, generation uint32) bool {
-	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-	if err != nil {
-		return false
-	}
-	words := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+	words := commandLine(pid)
 	has := func(option, value string) bool {
 		for i := range len(words) - 1 {
 			if words[i] == option && words[i+1] == value {
@@ -199,4 +254,19 @@ func IsDataPlane(pid int, journal [16]byte, generation uint32) bool {
 	}
 	return has("--journal-id", fmt.Sprintf("%x", journal)) &&
 		has("--generation", strconv.FormatUint(uint64(generation), 10))
+}
+
+// RunsAs tells whether a process has the command line that it would be started with now.
+func RunsAs(pid int, s Spec) bool {
+	words := commandLine(pid)
+	return len(words) > 0 && slices.Equal(words[1:], s.args())
+}
+
+// commandLine is that of a living process; nil: there is none.
+func commandLine(pid int) []string {
+	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	if err != nil || len(line) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
 }

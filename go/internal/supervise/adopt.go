@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"sluice/go/internal/dataplane"
 )
 
@@ -36,44 +38,68 @@ func (s *Supervisor) survey() ([]uint32, error) {
 	return found, nil
 }
 
-// adopt deals with the data planes that an earlier life left: the newest that is ready and takes
-// our config becomes the current one, older ones are drained, silent ones and those that were never
-// ready are killed. The one it gives, if any, is ready and did not become current: it must be
-// retired when another one serves.
-func (s *Supervisor) adopt(ctx context.Context, found []uint32) (fallback *generation) {
+// meetAll deals with the data planes that an earlier life left: the newest that is ready is the
+// candidate for going on, older ones and those that drain are retired, silent ones and those that
+// were never ready are killed. All their listening sockets are kept, whoever they come from: as
+// long as somebody has them, no connection is refused.
+func (s *Supervisor) meetAll(ctx context.Context, found []uint32) (candidate *generation) {
+	var own, others [][]*os.File
 	for _, number := range slices.Backward(found) {
 		g, err := s.meet(ctx, number)
-		switch {
-		case err != nil:
+		if err != nil {
 			s.end(number, err)
 			continue
-		case !g.ready():
-			if err := s.takeFds(g); err != nil {
+		}
+		if !g.ready() {
+			rows, err := s.takeFds(g)
+			if err != nil {
 				s.o.Log.Warn("a data plane that was never ready", "error", err)
 			}
+			others = append(others, rows...)
 			g.close()
 			s.end(number, errors.New("it was never ready"))
 			continue
 		}
-		served := s.take(g)
-		switch {
-		case g.hello.GetDraining() || s.generation() != nil || fallback != nil:
+		rows, err := s.take(g)
+		if g.hello.GetDraining() || candidate != nil {
+			others = append(others, rows...)
 			s.retire(g)
 			continue
-		case served == nil:
-			served = s.apply(ctx, g)
 		}
-		if served != nil {
-			s.o.Log.Error("the data plane of an earlier life cannot be taken over as it is",
-				"generation", number, "error", served)
-			fallback = g
-			continue
-		}
-		s.set(g, "")
-		s.o.Log.Info("took the living data plane over",
-			"generation", number, "pid", g.process.Pid)
+		candidate, own = g, rows
+		candidate.misfit = err
 	}
-	return fallback
+	s.use(outfit{s.outfit.program, s.outfit.settings, nil, append(own, others...)})
+	return candidate
+}
+
+// adopt makes a data plane of an earlier life the current one, if it has what it would be started
+// with now and takes the config.
+func (s *Supervisor) adopt(ctx context.Context, g *generation) bool {
+	spec, workers := s.spec(&s.outfit, g.process.Generation)
+	spec.RequestBells = make([]*os.File, workers) // they count
+	err := g.misfit
+	switch {
+	case err != nil:
+	case !dataplane.RunsAs(g.process.Pid, spec):
+		err = errors.New("it was started with other settings than the config has now")
+	case !slices.EqualFunc(g.inodes, inodesOf(s.outfit.sockets.Rows), slices.Equal):
+		err = errors.New("it has other listening sockets than the config wants now")
+	default:
+		g.sockets = s.outfit.sockets
+		err = s.hand(ctx, g, s.o.Snapshot(g.sockets.Names))
+	}
+	if err != nil {
+		s.o.Log.Warn("the data plane of an earlier life cannot be taken over as it is: another one is "+
+			"started", "generation", g.process.Generation, "why", err)
+		g.sockets = nil
+		return false
+	}
+	s.set(g, "")
+	s.o.Newest(g.process.Generation)
+	s.o.Log.Info("took the living data plane over",
+		"generation", g.process.Generation, "pid", g.process.Pid)
+	return true
 }
 
 // meet says hello to a generation; an error means that it is dead, or as good as that.
@@ -99,42 +125,52 @@ func (s *Supervisor) meet(ctx context.Context, number uint32) (*generation, erro
 	return newGeneration(process, client, hello), nil
 }
 
-// take puts a generation into service: its doorbells, its lanes, its counters.
-func (s *Supervisor) take(g *generation) error {
+// take puts a generation into service: its doorbells, its lanes, its counters. It gives its
+// listening sockets.
+func (s *Supervisor) take(g *generation) (rows [][]*os.File, err error) {
 	s.announce(g)
-	if err := s.takeFds(g); err != nil {
-		return err
+	if rows, err = s.takeFds(g); err == nil {
+		err = s.o.Lanes.Serve(g.process.Generation, laneIDs(g.hello), g.bells)
 	}
-	return s.o.Lanes.Serve(g.process.Generation, laneIDs(g.hello), g.bells)
+	return rows, err
 }
 
-// takeFds takes duplicates of its descriptors over. The first listening sockets are kept, whoever
-// they come from: as long as somebody has them, no connection is refused.
-func (s *Supervisor) takeFds(g *generation) error {
+// takeFds takes duplicates of its descriptors over, and gives the listening sockets.
+func (s *Supervisor) takeFds(g *generation) (rows [][]*os.File, err error) {
 	fds, err := dataplane.TakeFds(s.path(g.process.Generation, "fds"), fdsPatience)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	listeners := fds.Listeners
-	fds.Listeners = nil
-	g.bells = fds
-	if s.listeners == nil {
-		s.listeners = listeners
-	} else {
-		dataplane.Fds{Listeners: listeners}.Close()
+	rows, fds.Listeners = fds.Listeners, nil
+	g.bells, g.inodes = fds, inodesOf(rows)
+	return rows, nil
+}
+
+// inodesOf names sockets; a duplicate has the same name.
+func inodesOf(rows [][]*os.File) [][]uint64 {
+	names := make([][]uint64, len(rows))
+	for i, row := range rows {
+		for _, file := range row {
+			var st unix.Stat_t
+			_ = unix.Fstat(int(file.Fd()), &st) // 0 is the name of none
+			names[i] = append(names[i], st.Ino)
+		}
 	}
-	return nil
+	return names
 }
 
 // end makes sure that a generation that does not answer is dead. Nothing but that data plane is
 // ever killed, whatever its counters file says.
 func (s *Supervisor) end(number uint32, why error) {
-	p, err := dataplane.Watch(pidOf(s.path(number, "counters")), s.o.JournalID, number)
+	pid := pidOf(s.path(number, "counters"))
+	p, err := dataplane.Watch(pid, s.o.JournalID, number)
 	if err == nil {
 		s.o.Log.Error("a data plane is of no use any more and is killed",
 			"generation", number, "pid", p.Pid, "why", why)
 		p.Kill()
 		<-p.Done()
+	} else {
+		dataplane.Reap(pid) // it died between two programs of our pid
 	}
 	s.forget(number)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,10 +18,12 @@ import (
 	"sluice/go/internal/dataplane"
 	"sluice/go/internal/dataplane/fakeplane"
 	"sluice/go/internal/lane"
+	"sluice/go/internal/listen"
 	pb "sluice/proto/sluice/v1"
 )
 
 func TestMain(m *testing.M) {
+	control()
 	fakeplane.Main()
 	os.Exit(m.Run())
 }
@@ -36,8 +37,14 @@ type bed struct {
 	port *port
 
 	snapshot atomic.Pointer[pb.Snapshot]
-	opened   int // times that listening sockets were opened
+	opened   int // listening sockets
 	binary   string
+	settings dataplane.Settings
+	plan     listen.Plan // what the config wants; one port of the kernel's choice if empty
+	newest   atomic.Uint32
+	// meanwhile happens once, when somebody asks for the snapshot.
+	meanwhile atomic.Pointer[func()]
+	shared    [][]*os.File // sockets of spawned data planes
 }
 
 // port is both ends of the supervisor: lanes and counters.
@@ -52,15 +59,30 @@ type port struct {
 	refuse   error
 }
 
+// settings are those of every bed.
+var settings = dataplane.Settings{RingSize: 1 << 20, MaxConnections: 64}
+
+func newPort() *port {
+	return &port{served: make(map[uint32][][]byte), bells: make(map[uint32][]*lane.Bell)}
+}
+
 func newBed(t *testing.T, faults ...string) *bed {
+	t.Helper()
+	b := newBareBed(t)
+	t.Setenv(fakeplane.Env(faults...))
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // for the data planes, which are race builds as well
+	return b
+}
+
+// newBareBed leaves it to the caller what data planes do.
+func newBareBed(t *testing.T) *bed {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "sluice-test-")
 	if err != nil {
 		dir = t.TempDir()
 	}
-	b := &bed{t: t, dir: dir, binary: os.Args[0], port: &port{
-		served: make(map[uint32][][]byte), bells: make(map[uint32][]*lane.Bell),
-	}}
+	b := &bed{t: t, dir: dir, binary: os.Args[0], port: newPort(), settings: settings,
+		plan: planFor("127.0.0.1:0")}
 	for _, sub := range []string{"dp", "lanes"} {
 		must(t, os.MkdirAll(filepath.Join(dir, sub), 0o700))
 	}
@@ -69,8 +91,6 @@ func newBed(t *testing.T, faults ...string) *bed {
 	control.StoreWritable(1)
 	control.Close()
 	b.config(1)
-	t.Setenv(fakeplane.Env(faults...))
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // for the data planes, which are race builds as well
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return b
 }
@@ -88,9 +108,17 @@ func snapshot(version uint32) *pb.Snapshot {
 // supervisor makes one over what lies in the directory.
 func (b *bed) supervisor() *Supervisor {
 	return New(Options{
-		Binary: b.binary, Dir: b.dir, JournalID: journalID, RingSize: 1 << 20, MaxConnections: 64,
-		Lanes: b.port, Open: b.open, Bells: bells, Snapshot: b.snapshot.Load,
-		Born: b.port.bornNow, Died: b.port.diedNow, Log: slog.New(slog.DiscardHandler),
+		Binary: b.binary, Version: "test", Dir: b.dir, JournalID: journalID,
+		Settings: func() dataplane.Settings { return b.settings },
+		Lanes:    b.port, Open: b.open, Bells: bells,
+		Snapshot: func([]string) *pb.Snapshot {
+			if meanwhile := b.meanwhile.Swap(nil); meanwhile != nil {
+				(*meanwhile)()
+			}
+			return b.snapshot.Load()
+		},
+		Born: b.port.bornNow, Died: b.port.diedNow, Newest: b.newest.Store,
+		Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -110,18 +138,20 @@ func (b *bed) start() *Supervisor {
 	return s
 }
 
-func (b *bed) open(context.Context) ([][]*os.File, error) {
-	b.opened++
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// open opens what the plan has beside what there is.
+func (b *bed) open(ctx context.Context, have [][]*os.File) (*Sockets, error) {
+	plan := b.plan
+	plan.Have = have
+	set, err := plan.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer l.Close()
-	file, err := l.(*net.TCPListener).File()
-	if err != nil {
-		return nil, err
+	b.opened += len(set.Opened)
+	sockets := &Sockets{Set: set}
+	for _, spec := range set.Spec {
+		sockets.Names = append(sockets.Names, plan.Specs[spec].String())
 	}
-	return [][]*os.File{{file}}, nil
+	return sockets, nil
 }
 
 func bells(count int) ([]*os.File, error) {
@@ -139,15 +169,23 @@ func bells(count int) ([]*os.File, error) {
 // spawn starts a data plane as an earlier life did; version 0 gives it no config.
 func (b *bed) spawn(number, version uint32) *dataplane.Process {
 	b.t.Helper()
-	listeners, err := b.open(context.Background())
-	must(b.t, err)
+	if b.shared == nil { // generations have the same ones
+		sockets, err := b.open(context.Background(), nil)
+		must(b.t, err)
+		b.shared = sockets.Rows
+		b.t.Cleanup(dataplane.Fds{Listeners: b.shared}.Close)
+	}
 	files, err := bells(2)
 	must(b.t, err)
-	fds := dataplane.Fds{Listeners: listeners, RequestBells: files[:1], ReplyBells: files[1:]}
+	fds := dataplane.Fds{RequestBells: files[:1], ReplyBells: files[1:]}
 	defer fds.Close()
+	fds.Listeners = b.shared
+	program, err := dataplane.OpenProgram(b.binary)
+	must(b.t, err)
+	defer program.Close()
 	p, err := dataplane.Start(dataplane.Spec{
-		Binary: b.binary, Dir: b.dir, JournalID: journalID, Generation: number,
-		RingSize: 1 << 20, MaxConnections: 64, Fds: fds,
+		Program: program, Dir: b.dir, JournalID: journalID, Generation: number,
+		Settings: b.settings, Fds: fds,
 	})
 	must(b.t, err)
 	b.t.Cleanup(func() {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"sluice/go/internal/dataplane"
@@ -17,13 +20,22 @@ type generation struct {
 	client  *dataplane.Client
 	hello   *pb.HelloReply
 	born    time.Time
+	sockets *Sockets      // that it has; nil: others than the config in force wants
+	inodes  [][]uint64    // of its sockets, where it was handed over
+	misfit  error         // why one that was handed over cannot go on
 	bells   dataplane.Fds // without listeners
 	// announced tells that Born was called.
 	announced bool
+	// replaced is closed when another one accepts in its place, buried when it is dead and laid to
+	// rest.
+	replaced, buried chan struct{}
 }
 
 func newGeneration(p *dataplane.Process, c *dataplane.Client, h *pb.HelloReply) *generation {
-	return &generation{process: p, client: c, hello: h, born: time.Now()}
+	return &generation{
+		process: p, client: c, hello: h, born: time.Now(),
+		replaced: make(chan struct{}), buried: make(chan struct{}),
+	}
 }
 
 // ready tells whether it ever took a config.
@@ -37,58 +49,61 @@ func (g *generation) close() {
 	g.bells.Close()
 }
 
-// launch starts a generation and waits until it accepts.
-func (s *Supervisor) launch(ctx context.Context) error {
+// number is that of the next generation.
+func (s *Supervisor) number() uint32 {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.last++
-	number := s.last
-	s.mu.Unlock()
-	fds, err := s.equip()
+	return s.last
+}
+
+// launch starts a generation, waits until it accepts and makes it the current one. The caller may
+// start one, and retires the one before, which it gives.
+func (s *Supervisor) launch(ctx context.Context, o *outfit, number uint32, say func(string)) (
+	before *generation, err error,
+) {
+	spec, workers := s.spec(o, number)
+	bells, err := s.o.Bells(2 * workers)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	process, err := dataplane.Start(dataplane.Spec{
-		Binary: s.o.Binary, Dir: s.o.Dir, JournalID: s.o.JournalID, Generation: number,
-		RingSize: s.o.RingSize, MaxConnections: s.o.MaxConnections, LockMemory: s.o.LockMemory,
-		Fds: fds,
-	})
-	fds.Listeners = nil
+	spec.RequestBells, spec.ReplyBells = bells[:workers:workers], bells[workers:]
+	process, err := dataplane.Start(spec)
+	spec.Fds.Listeners = nil
 	if err != nil {
-		fds.Close()
-		return err
+		spec.Fds.Close()
+		return nil, err
 	}
 	g := newGeneration(process, nil, nil)
-	g.bells = fds
+	g.bells, g.sockets = spec.Fds, o.sockets
 	if g.client, err = dataplane.Dial(s.path(number, "sock")); err == nil {
 		err = s.greet(ctx, g)
 	}
 	if err == nil {
-		err = s.install(ctx, g)
+		say(fmt.Sprintf("data plane %d takes the config", number))
+		before, err = s.install(ctx, g)
 	}
 	if err != nil {
 		g.process.Kill()
 		<-g.process.Done()
 		s.lay(g)
-		return fmt.Errorf("data plane %d: %w", number, err)
+		return nil, fmt.Errorf("data plane %d: %w", number, err)
 	}
 	s.o.Log.Info("data plane accepts", "generation", number, "pid", process.Pid,
 		"driver", g.hello.GetDriver())
-	return nil
+	return before, nil
 }
 
-// equip is what a new generation gets: the listening sockets, and doorbells of its own.
-func (s *Supervisor) equip() (dataplane.Fds, error) {
-	workers := 0
-	if len(s.listeners) > 0 {
-		workers = len(s.listeners[0])
+// spec is how a generation is started, but for its doorbells, which are its own.
+func (s *Supervisor) spec(o *outfit, number uint32) (spec dataplane.Spec, workers int) {
+	spec = dataplane.Spec{
+		Program: o.program, Dir: s.o.Dir, JournalID: s.o.JournalID, Generation: number,
+		Settings: o.settings, Fds: dataplane.Fds{Listeners: o.sockets.Rows},
 	}
-	fds := dataplane.Fds{Listeners: s.listeners}
-	bells, err := s.o.Bells(2 * workers)
-	if err != nil {
-		return dataplane.Fds{}, err
+	if len(o.sockets.Rows) > 0 {
+		workers = len(o.sockets.Rows[0])
 	}
-	fds.RequestBells, fds.ReplyBells = bells[:workers:workers], bells[workers:]
-	return fds, nil
+	return spec, workers
 }
 
 // greet says hello and serves the lanes, so that no frame waits for a server once it accepts.
@@ -99,31 +114,40 @@ func (s *Supervisor) greet(ctx context.Context, g *generation) error {
 	if g.hello, err = s.hello(ctx, g.client, startPatience); err == nil {
 		err = s.o.Lanes.Serve(g.process.Generation, laneIDs(g.hello), g.bells)
 	}
-	return g.explain(err)
+	return s.explain(g, err)
 }
 
-// install hands the snapshot over and makes the generation the current one. A config that came into
-// force meanwhile found no data plane, so it is handed over here.
-func (s *Supervisor) install(ctx context.Context, g *generation) error {
+var errDied = errors.New("it died")
+
+// install hands the snapshot over and makes the generation the current one, in the place of the one
+// that it gives. A config that came into force meanwhile found the one before, so it is handed over
+// here as well.
+func (s *Supervisor) install(ctx context.Context, g *generation) (before *generation, err error) {
 	ctx, cancel := g.whileAlive(ctx)
 	defer cancel()
 	s.announce(g)
 	for {
-		snapshot := s.o.Snapshot()
-		if err := g.explain(s.hand(ctx, g, snapshot)); err != nil {
-			return err
+		snapshot := s.o.Snapshot(g.sockets.Names)
+		if err := s.explain(g, s.hand(ctx, g, snapshot)); err != nil {
+			return nil, err
 		}
 		s.mu.Lock()
 		switch {
 		case s.draining:
 			s.mu.Unlock()
-			return errors.New("it came too late: the last one was to end")
-		case s.o.Snapshot() == snapshot:
-			s.current, s.problem = g, ""
+			return nil, errors.New("it came too late: the last one was to end")
+		case g.process.Exit() != "": // right after it accepted
 			s.mu.Unlock()
-			return nil
+			return nil, s.explain(g, errDied)
+		case s.o.Snapshot(g.sockets.Names) != snapshot:
+			s.mu.Unlock()
+			continue
 		}
+		before = s.current
+		s.current, s.problem = g, ""
 		s.mu.Unlock()
+		s.o.Newest(g.process.Generation)
+		return before, nil
 	}
 }
 
@@ -140,18 +164,33 @@ func (g *generation) whileAlive(ctx context.Context) (context.Context, context.C
 	return ctx, cancel
 }
 
-// explain puts the end of the process in the place of what it caused: its socket closes first.
-func (g *generation) explain(err error) error {
+// explain puts the end of the process in the place of what it caused, since its socket closes
+// first, with what it said about that.
+func (s *Supervisor) explain(g *generation, err error) error {
 	if err == nil || errors.Is(err, dataplane.ErrRefused) {
 		return err
 	}
 	select {
 	case <-g.process.Done():
-		return fmt.Errorf("it ended before it was ready (%s); its own words are above",
-			g.process.Exit())
+		said := s.words(g.process.Generation)
+		if said == "" {
+			said = "what it said is in the log"
+		}
+		return fmt.Errorf("it ended before it was ready (%s): %s", g.process.Exit(), said)
 	case <-time.After(exitPatience):
 		return err
 	}
+}
+
+// words are what a generation left that could not start.
+func (s *Supervisor) words(number uint32) string {
+	file, err := os.Open(s.path(number, "words"))
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	text, _ := io.ReadAll(io.LimitReader(file, wordsBytesMax)) // a part will do
+	return strings.TrimSpace(strings.ToValidUTF8(string(text), ""))
 }
 
 func (s *Supervisor) hello(
@@ -164,10 +203,6 @@ func (s *Supervisor) hello(
 		return nil, fmt.Errorf("hello: %w", err)
 	}
 	return hello, nil
-}
-
-func (s *Supervisor) apply(ctx context.Context, g *generation) error {
-	return s.hand(ctx, g, s.o.Snapshot())
 }
 
 func (s *Supervisor) hand(ctx context.Context, g *generation, snapshot *pb.Snapshot) error {
@@ -184,31 +219,53 @@ func (s *Supervisor) announce(g *generation) {
 // retire tells a generation to end and buries it, in the background. It is killed where it takes
 // too long.
 func (s *Supervisor) retire(g *generation) {
+	s.mu.Lock()
+	s.elders = append(s.elders, g)
+	s.mu.Unlock()
+	close(g.replaced)
 	s.leaving.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), helloPatience)
-		err := g.client.Drain(ctx, startPatience)
-		cancel()
-		late := time.NewTimer(startPatience + helloPatience)
-		defer late.Stop()
+		if s.see(g) {
+			s.lay(g)
+		} else {
+			g.close()
+		}
+	})
+}
+
+// see waits for the end of a generation; false: the next life meets it again.
+func (s *Supervisor) see(g *generation) bool {
+	drain := s.drain
+	err := g.end(retireGrace)
+	late := time.NewTimer(retireGrace + helloPatience)
+	defer late.Stop()
+	for {
 		select {
 		case <-g.process.Done():
-		case <-s.stop: // the next life meets it again
-			g.close()
-			return
+			return true
+		case <-s.stop:
+			return false
+		case <-drain: // a second call can only shorten the time left
+			drain = nil
+			s.mu.Lock()
+			grace := min(s.grace, retireGrace)
+			s.mu.Unlock()
+			late.Reset(grace + helloPatience)
+			err = g.end(grace)
 		case <-late.C:
 			s.o.Log.Error("a data plane did not end in time and is killed",
 				"generation", g.process.Generation, "error", err)
 			g.process.Kill()
 			<-g.process.Done()
+			return true
 		}
-		s.lay(g)
-	})
+	}
 }
 
-// bury lays the current generation to rest.
-func (s *Supervisor) bury(g *generation) {
-	s.set(nil, "the data plane ended: "+g.process.Exit())
-	s.lay(g)
+// end tells a generation to end.
+func (g *generation) end(grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), helloPatience)
+	defer cancel()
+	return g.client.Drain(ctx, grace)
 }
 
 // lay gives up all that there is of a dead generation.
@@ -218,22 +275,19 @@ func (s *Supervisor) lay(g *generation) {
 		s.o.Died(g.process.Generation)
 	}
 	s.forget(g.process.Generation)
+	s.mu.Lock()
+	s.elders = slices.DeleteFunc(s.elders, func(other *generation) bool { return other == g })
+	s.mu.Unlock()
+	close(g.buried)
 }
 
 // forget removes the files of a dead generation and has its lanes drained.
 func (s *Supervisor) forget(number uint32) {
 	s.o.Lanes.Orphaned(number)
-	for _, kind := range []string{"sock", "fds", "counters"} {
+	for _, kind := range []string{"sock", "fds", "counters", "words"} {
 		if err := os.Remove(s.path(number, kind)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			s.o.Log.Warn("file of a dead data plane", "error", err)
 		}
-	}
-}
-
-// release lets go of a generation that lives on.
-func (s *Supervisor) release(g *generation) {
-	if g != nil {
-		g.close()
 	}
 }
 

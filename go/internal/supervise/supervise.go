@@ -7,25 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"sluice/go/internal/dataplane"
+	"sluice/go/internal/listen"
 	pb "sluice/proto/sluice/v1"
-)
-
-const (
-	helloPatience = 2 * time.Second  // of one that should be there
-	startPatience = 20 * time.Second // of one that was just started
-	applyPatience = 12 * time.Second
-	nonePatience  = 3 * time.Second // until the next one accepts
-	nonePause     = 5 * time.Millisecond
-	fdsPatience   = 500 * time.Millisecond
-	exitPatience  = 100 * time.Millisecond // between a closed socket and the end of its process
-	backoffMin    = 50 * time.Millisecond
-	backoffMax    = 5 * time.Second
-	steadyAfter   = 10 * time.Second // a generation that lived so long resets the backoff
-	orphansMax    = 4
 )
 
 // Lanes is who serves lanes.
@@ -38,37 +26,56 @@ type Lanes interface {
 	Orphans() int
 }
 
-// Options of New; all are required.
+// Sockets are the listening sockets that a config wants.
+type Sockets struct {
+	*listen.Set
+	// Names has the address of each row, as the config names it.
+	Names []string
+}
+
+// Options of New; all but Version are required.
 type Options struct {
-	Binary         string
-	Dir            string // the journal's directory on tmpfs
-	JournalID      [16]byte
-	RingSize       uint64
-	MaxConnections int
-	LockMemory     bool
-	Lanes          Lanes
-	// Open opens listening sockets where none could be taken over: one per address and worker.
-	Open func(context.Context) ([][]*os.File, error)
+	// Binary is the path of the data plane's program. It is opened at Start and anew by each Upgrade.
+	Binary    string
+	Version   string // of this program
+	Dir       string // the journal's directory on tmpfs
+	JournalID [16]byte
+	Lanes     Lanes
+	// Settings are what the config in force says on a data plane's command line, and Open opens the
+	// sockets that it wants: of those that there are it takes what it can. Both are asked at Start and
+	// by Upgrade; a crash is mended with what was in use.
+	Settings func() dataplane.Settings
+	Open     func(ctx context.Context, have [][]*os.File) (*Sockets, error)
 	// Bells makes so many doorbells. Each generation has its own: one that two shared could wake
 	// the wrong one.
 	Bells func(count int) ([]*os.File, error)
-	// Snapshot is the config in force.
-	Snapshot func() *pb.Snapshot
+	// Snapshot is the config in force, for a data plane with these rows of sockets. While nothing
+	// changes it is the same one each time.
+	Snapshot func(rows []string) *pb.Snapshot
 	// Born is called when a generation is taken into service, with its counters file; Died when it
 	// is dead, before that file is removed. Each Born has its Died, unless the generation outlives
-	// the supervision.
-	Born func(generation uint32, counters string)
-	Died func(generation uint32)
-	Log  *slog.Logger
+	// the supervision. Newest is called when it becomes the one that accepts.
+	Born   func(generation uint32, counters string)
+	Died   func(generation uint32)
+	Newest func(generation uint32)
+	Log    *slog.Logger
 }
 
-// Status is a look at the data plane.
+// Status is a look at the data planes.
 type Status struct {
 	Pid        int
 	Generation uint32
+	Version    string // of its program
 	Driver     string
-	Accepting  bool
-	Restarts   uint64
+	// DriverReason is why it is not io_uring; Sandbox what the process took away from itself, and
+	// SandboxReason what the host does not give of that.
+	DriverReason  string
+	Sandbox       []string
+	SandboxReason string
+	Accepting     bool
+	Restarts      uint64
+	// Retiring counts older generations that finish what they have.
+	Retiring int
 	// Problem says why none accepts, or accepts under an older config; empty: all is well.
 	Problem string
 }
@@ -78,40 +85,67 @@ var ErrNone = errors.New("no data plane accepts at the moment")
 
 // Supervisor keeps one data plane accepting.
 type Supervisor struct {
-	o         Options
-	listeners [][]*os.File // constant after Start
-	stop      chan struct{}
-	drain     chan struct{} // closed when the last one is to end
-	done      chan struct{}
-	leaving   sync.WaitGroup // generations that were told to end
+	o       Options
+	stop    chan struct{}
+	drain   chan struct{} // closed when the last one is to end
+	done    chan struct{}
+	leaving sync.WaitGroup // generations that were told to end
+
+	// starting is held by who starts a generation, so that there is one at a time; outfit is its
+	// holder's.
+	starting chan struct{}
+	outfit   outfit
 
 	mu       sync.Mutex
 	current  *generation
+	elders   []*generation // told to end, and not dead yet
 	restarts uint64
 	last     uint32 // highest generation seen
 	problem  string
 	draining bool
+	grace    time.Duration // with draining
+	rows     [][]*os.File  // of outfit, for whoever looks
+}
+
+// outfit is what the next generation gets. The zero one has nothing.
+type outfit struct {
+	program  *dataplane.Program
+	settings dataplane.Settings
+	sockets  *Sockets     // nil: to be opened yet, with what was handed over
+	handed   [][]*os.File // by a data plane that has other sockets than the config wants
+}
+
+func (o *outfit) rows() [][]*os.File {
+	if o.sockets != nil {
+		return o.sockets.Rows
+	}
+	return o.handed
 }
 
 // New makes a supervisor; Start does the work.
 func New(o Options) *Supervisor {
 	return &Supervisor{
 		o: o, stop: make(chan struct{}), drain: make(chan struct{}), done: make(chan struct{}),
+		starting: make(chan struct{}, 1),
 	}
 }
 
-// Listeners are the listening sockets; valid after Start and until Stop.
-func (s *Supervisor) Listeners() [][]*os.File { return s.listeners }
+// Listeners are the listening sockets, in rows of one per worker; they are lent until Stop, or
+// until an Upgrade.
+func (s *Supervisor) Listeners() [][]*os.File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rows
+}
 
-// Start adopts the newest data plane that is ready and ends the others, or starts one. It returns
-// when one accepts; after that its death is mended in the background until Stop. After an error
-// nothing needs to be stopped.
+// Start adopts the newest data plane that is ready and was started as it would be now, and ends the
+// others, or starts one. It returns when one accepts; after that its death is mended in the
+// background until Stop. After an error nothing needs to be stopped.
 func (s *Supervisor) Start(ctx context.Context) error {
-	err := s.begin(ctx)
-	if err != nil {
+	if err := s.begin(ctx); err != nil {
 		close(s.stop)
 		s.leaving.Wait()
-		s.closeListeners()
+		s.letGo()
 		return err
 	}
 	go s.watch()
@@ -123,157 +157,52 @@ func (s *Supervisor) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fallback := s.adopt(ctx, found)
-	if s.generation() != nil {
+	if s.outfit.program, err = dataplane.OpenProgram(s.o.Binary); err != nil {
+		return err
+	}
+	s.outfit.settings = s.o.Settings()
+	candidate := s.meetAll(ctx, found)
+	err = s.openSockets(ctx)
+	if err == nil && candidate != nil && s.adopt(ctx, candidate) {
 		return nil
 	}
-	if s.listeners == nil {
-		if s.listeners, err = s.o.Open(ctx); err != nil {
-			s.release(fallback)
-			return err
-		}
+	if err == nil {
+		_, err = s.launch(ctx, &s.outfit, s.number(), func(string) {})
 	}
-	err = s.launch(ctx)
 	switch {
-	case err == nil && fallback != nil: // only now: an old one serves until a new one does
-		s.retire(fallback)
-	case err != nil && fallback != nil && ctx.Err() == nil:
+	case candidate == nil:
+	case err == nil: // only now: an old one serves until a new one does
+		s.retire(candidate)
+	case ctx.Err() == nil:
 		s.o.Log.Error("the data plane of an earlier life goes on under its own config",
-			"generation", fallback.process.Generation, "error", err)
-		s.set(fallback, err.Error())
+			"generation", candidate.process.Generation, "error", err)
+		s.set(candidate, err.Error())
+		s.o.Newest(candidate.process.Generation)
 		err = nil
-	case err != nil:
-		s.release(fallback)
+	default:
+		candidate.close()
 	}
 	return err
 }
 
-// Apply hands the snapshot in force to the data plane; one that is just being started is waited
-// for, since it may have begun under the config before. A refusal is dataplane.ErrRefused, and the
-// last good one stays; ErrNone says that the next data plane gets it. One that does not answer is
-// killed, and the next one asked: only when that fails as well is the config held to be the cause.
-func (s *Supervisor) Apply(ctx context.Context) error {
-	err := s.applyToNext(ctx, nil)
-	if failed := (*applyError)(nil); errors.As(err, &failed) {
-		err = s.applyToNext(ctx, failed.generation)
+// openSockets opens what the config wants beside what was handed over; the caller may start a
+// generation.
+func (s *Supervisor) openSockets(ctx context.Context) error {
+	sockets, err := s.o.Open(ctx, s.outfit.handed)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// applyError is a data plane that did not answer.
-type applyError struct {
-	error
-	generation *generation
-}
-
-func (e *applyError) Unwrap() error { return e.error }
-
-// applyToNext hands the snapshot to the first generation that accepts and is not the one before.
-func (s *Supervisor) applyToNext(ctx context.Context, before *generation) error {
-	g := s.generation()
-	for until := time.Now().Add(nonePatience); g == nil || g == before; g = s.generation() {
-		if time.Now().After(until) || !s.pause(nonePause) || ctx.Err() != nil {
-			return ErrNone
-		}
-	}
-	if err := s.apply(ctx, g); err != nil {
-		if errors.Is(err, dataplane.ErrRefused) {
-			return err
-		}
-		// It might take the config later, when it is not in force any more.
-		s.o.Log.Error("a data plane does not take a config and is killed",
-			"generation", g.process.Generation, "error", err)
-		g.process.Kill()
-		return &applyError{err, g}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current == g {
-		s.problem = ""
-	}
+	s.use(outfit{s.outfit.program, s.outfit.settings, sockets, nil})
+	sockets.Settle()
 	return nil
 }
 
-// watch replaces generations that die.
-func (s *Supervisor) watch() {
-	defer close(s.done)
-	backoff := time.Duration(0)
-	for {
-		if g := s.generation(); g != nil {
-			select {
-			case <-s.stop:
-				return
-			case <-g.process.Done():
-			}
-			if s.isDraining() {
-				s.bury(g)
-				return
-			}
-			s.o.Log.Error("the data plane died; a new one is started",
-				"generation", g.process.Generation, "exit", g.process.Exit())
-			s.mu.Lock()
-			s.restarts++
-			s.mu.Unlock()
-			if time.Since(g.born) > steadyAfter {
-				backoff = 0
-			}
-			s.bury(g)
-		}
-		if !s.pause(backoff) {
-			return
-		}
-		for s.o.Lanes.Orphans() >= orphansMax {
-			s.set(nil, fmt.Sprintf("%d dead data planes are not drained yet", orphansMax))
-			if !s.pause(100 * time.Millisecond) {
-				return
-			}
-		}
-		if err := s.relaunch(); err != nil {
-			s.set(nil, err.Error())
-			s.o.Log.Error("no data plane", "error", err)
-		}
-		backoff = min(max(2*backoff, backoffMin), backoffMax)
-	}
-}
-
-// relaunch is launch, ended by Stop and Drain.
-func (s *Supervisor) relaunch() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-s.stop:
-		case <-s.drain:
-		case <-ctx.Done():
-		}
-		cancel()
-	}()
-	err := s.launch(ctx)
-	cancel()
-	<-ended
-	return err
-}
-
-// pause is false when there is nothing to wait for any more.
-func (s *Supervisor) pause(d time.Duration) bool {
-	select {
-	case <-s.stop:
-		return false
-	case <-s.drain:
-		return false
-	default:
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-s.stop:
-		return false
-	case <-s.drain:
-		return false
-	case <-timer.C:
-		return true
-	}
+// use makes an outfit the one for the next generation; the caller may start one.
+func (s *Supervisor) use(o outfit) {
+	s.outfit = o
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows = o.rows()
 }
 
 // Drain ends the data plane: it finishes what it took, for at most grace, and exits. Nothing is
@@ -281,16 +210,17 @@ func (s *Supervisor) pause(d time.Duration) bool {
 func (s *Supervisor) Drain(ctx context.Context, grace time.Duration) error {
 	s.mu.Lock()
 	if !s.draining {
-		s.draining = true
+		s.draining, s.grace = true, grace
 		close(s.drain)
 	}
 	g := s.current
 	s.mu.Unlock()
-	patience := time.NewTimer(grace + helloPatience)
+	patience, leaving := time.NewTimer(grace+helloPatience), time.NewTimer(grace+2*helloPatience)
 	defer patience.Stop()
+	defer leaving.Stop()
 	if g == nil {
 		<-s.done // a start under way ends with its process
-		return s.awaitLeaving(ctx, patience.C)
+		return s.awaitLeaving(ctx, leaving.C)
 	}
 	asked := g.client.Drain(ctx, grace)
 	var err error
@@ -308,13 +238,15 @@ func (s *Supervisor) Drain(ctx context.Context, grace time.Duration) error {
 		return fmt.Errorf("drain data plane %d: %w", g.process.Generation, err)
 	}
 	<-s.done
-	return s.awaitLeaving(ctx, patience.C)
+	return s.awaitLeaving(ctx, leaving.C)
 }
 
 // awaitLeaving gives those that were told to end before the rest of the grace.
 func (s *Supervisor) awaitLeaving(ctx context.Context, patience <-chan time.Time) error {
 	gone := make(chan struct{})
 	go func() {
+		s.starting <- struct{}{} // an upgrade under way ends with its process
+		<-s.starting
 		s.leaving.Wait()
 		close(gone)
 	}()
@@ -330,19 +262,28 @@ func (s *Supervisor) awaitLeaving(ctx context.Context, patience <-chan time.Time
 func (s *Supervisor) Stop() {
 	close(s.stop)
 	<-s.done
+	s.starting <- struct{}{} // who starts one gives up
+	<-s.starting
 	s.leaving.Wait()
-	s.release(s.generation())
-	s.closeListeners()
+	if g := s.generation(); g != nil {
+		g.close()
+	}
+	s.letGo()
 }
 
-// Status is a look at the data plane.
+// Status is a look at the data planes.
 func (s *Supervisor) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Restarts: s.restarts, Problem: s.problem, Generation: s.last}
+	st := Status{
+		Restarts: s.restarts, Problem: s.problem, Generation: s.last, Retiring: len(s.elders),
+	}
 	if g := s.current; g != nil {
 		st.Pid, st.Generation = g.process.Pid, g.process.Generation
-		st.Driver, st.Accepting = g.hello.GetDriver(), !s.draining
+		st.Version, st.Accepting = g.hello.GetVersion(), !s.draining
+		st.Driver, st.DriverReason = g.hello.GetDriver(), g.hello.GetDriverReason()
+		st.Sandbox = slices.Clone(g.hello.GetSandbox())
+		st.SandboxReason = g.hello.GetSandboxReason()
 	}
 	return st
 }
@@ -367,14 +308,27 @@ func (s *Supervisor) set(g *generation, problem string) {
 	s.current, s.problem = g, problem
 }
 
+// complain tells why there is none, while there is none.
+func (s *Supervisor) complain(problem string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		s.problem = problem
+	}
+}
+
 func (s *Supervisor) isDraining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.draining
 }
 
-func (s *Supervisor) closeListeners() {
-	dataplane.Fds{Listeners: s.listeners}.Close()
+// letGo gives up what generations were started with.
+func (s *Supervisor) letGo() {
+	dataplane.Fds{Listeners: s.outfit.rows()}.Close()
+	if s.outfit.program != nil {
+		s.outfit.program.Close()
+	}
 }
 
 func (s *Supervisor) dp() string { return filepath.Join(s.o.Dir, "dp") }

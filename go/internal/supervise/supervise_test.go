@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -138,7 +139,7 @@ func TestARefusedConfigLeavesTheLastOneInForce(t *testing.T) {
 	if !errors.Is(err, dataplane.ErrRefused) || !strings.Contains(err.Error(), "sources[0].path") {
 		t.Fatalf("apply: %v", err)
 	}
-	if after := s.Status(); after != before || !alive(after.Pid) {
+	if after := s.Status(); !reflect.DeepEqual(after, before) || !alive(after.Pid) {
 		t.Errorf("status %+v, then %+v", before, after)
 	}
 }

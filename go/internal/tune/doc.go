@@ -14,6 +14,11 @@
 // Counters live and die with their data plane. Only differences between two ticks of the same one
 // count, so that nothing jumps when one comes or goes.
 //
+// # Two data planes
+//
+// While one takes another one's place, both serve. Who is older than the newest that accepts works
+// within elder_limit, which only falls, and the newest gets what the older ones leave of the limit.
+//
 // # Who may call
 //
 // Everything from any goroutine; Step is one tick, which Run makes every 20 ms. After Stop nothing

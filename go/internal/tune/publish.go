@@ -20,14 +20,20 @@ func (s *Service) publish() {
 		}
 		write(word)
 	}
-	var target, interval time.Duration
+	var bound, target, interval time.Duration
+	if s.lenient == 0 {
+		bound = n.HoldBound
+	}
 	if c.Overload == "codel" {
 		target, interval = c.TargetDelay, c.Interval
 	}
-	store(p.Limit(), n.Limit, p.StoreLimit)
+	limit := s.divide()
+	store(p.ElderLimit(), s.elder, p.StoreElderLimit)
+	store(p.NewestGeneration(), uint64(s.newest), p.StoreNewestGeneration)
+	store(p.Limit(), limit, p.StoreLimit)
 	store(p.MaxHeld(), uint64(c.MaxHeld), p.StoreMaxHeld)
 	store(p.HoldBudgetNS(), word(c.HoldBudget), p.StoreHoldBudgetNS)
-	store(p.HoldBoundNS(), word(n.HoldBound), p.StoreHoldBoundNS)
+	store(p.HoldBoundNS(), word(bound), p.StoreHoldBoundNS)
 	store(p.Growing(), truth(n.Growing), p.StoreGrowing)
 	if n.ServiceTime > 0 { // until it is known, what was known before a restart is the better guess
 		store(p.ServiceTimeNS(), word(n.ServiceTime), p.StoreServiceTimeNS)
@@ -44,6 +50,24 @@ func (s *Service) publish() {
 	if v := p.PolicyVersion(); v%2 == 1 { // also where a writer died in the middle
 		p.StorePolicyVersion(v + 1)
 	}
+}
+
+// divide gives the newest data plane what the older ones leave of the limit, but no less than the
+// least that it may be. What each of those may have only falls, towards what it has; it falls
+// gently, since every connection that is open may bring one more request.
+func (s *Service) divide() uint64 {
+	taken, most := uint64(0), uint64(0)
+	for _, p := range s.planes {
+		if p.generation < s.newest {
+			inflight := p.counters.Inflight()
+			taken += inflight
+			most = max(most, inflight+p.counters.Held())
+		}
+	}
+	fallen := s.elder - (s.elder+elderFall-1)/elderFall
+	s.elder = max(min(s.elder, max(most, fallen)), 1)
+	limit := s.numbers.Limit
+	return max(limit-min(taken, limit), min(limit, uint64(s.config.MinLimit)), 1)
 }
 
 func word(d time.Duration) uint64 { return uint64(max(d, 0)) }

@@ -20,6 +20,14 @@ const TickInterval = 20 * time.Millisecond
 // what was refused before waits too.
 const repeatShare = 800
 
+// elderFall is the part by which the limit of older data planes falls in a tick: to a tenth within
+// half a second.
+const elderFall = 10
+
+// lenientTicks are the two seconds after a start in which who waits has waited for us, and is not
+// turned away for it: there is no hold bound but hold_budget until nobody waits any more.
+const lenientTicks = int(2 * time.Second / TickInterval)
+
 // ErrStopped means that the service was stopped.
 var ErrStopped = errors.New("the limit is not tuned any more: the daemon stops")
 
@@ -51,6 +59,11 @@ type Service struct {
 	pinEnd  time.Duration
 	pinWall time.Time
 	stopped bool
+
+	newest uint32 // of the data planes that accept; 0: not known yet
+	elder  uint64 // the limit of older ones
+
+	lenient int // ticks for which there is no hold bound yet
 }
 
 // New takes the limit up where the control page has it, or begins with the config's. It publishes
@@ -59,13 +72,16 @@ func New(o Options) (*Service, error) {
 	if o.Wall == nil {
 		o.Wall = time.Now
 	}
-	s := &Service{control: o.Control, now: o.Now, wall: o.Wall, config: o.Config}
+	s := &Service{
+		control: o.Control, now: o.Now, wall: o.Wall, config: o.Config, lenient: lenientTicks,
+	}
 	settings := settingsOf(o.Config)
 	settings.Start = float64(o.Control.BaseLimitMilli()) / 1000
 	var err error
 	if s.limiter, err = admission.New(settings); err != nil {
 		return nil, err
 	}
+	s.control.StoreNewestGeneration(0) // of an earlier life; numbers may begin anew
 	s.changes.shown = float64(o.Config.InitialLimit)
 	s.numbers = s.limiter.Numbers()
 	s.publish()
@@ -101,6 +117,18 @@ func (s *Service) Stop() {
 	s.stopped = true
 }
 
+// Leave is Stop for a successor that follows soon: until then nobody is turned away because of
+// waiting for longer than others would have to.
+func (s *Service) Leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.lenient = lenientTicks
+		s.publish()
+	}
+	s.stopped = true
+}
+
 // Attach begins to read a data plane's counters. What it counted before is nobody's.
 func (s *Service) Attach(generation uint32, c Counters) {
 	s.mu.Lock()
@@ -116,6 +144,18 @@ func (s *Service) Detach(generation uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.planes = slices.DeleteFunc(s.planes, func(p *plane) bool { return p.generation == generation })
+}
+
+// Newest tells which data plane accepts from now on. Older ones finish what they have, within a
+// limit that only falls, and the newest gets the rest.
+func (s *Service) Newest(generation uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	s.newest, s.elder = generation, s.control.Limit()
+	s.publish()
 }
 
 // UseSlots tells which source slots are looked at: those of sources that there are. The others have
@@ -199,6 +239,12 @@ func (s *Service) tick() {
 	c.Inflight, c.Held, c.Peak = 0, 0, 0
 	for _, p := range s.planes {
 		s.sums.read(p, s.slots)
+	}
+	if s.lenient > 0 {
+		s.lenient--
+		if len(s.planes) > 0 && c.Held == 0 {
+			s.lenient = 0
+		}
 	}
 	s.numbers = s.limiter.Tick(s.now(), *c, s.sums.offered)
 	if s.numbers.Reason != "" {

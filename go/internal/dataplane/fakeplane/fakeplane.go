@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,11 @@ const (
 	Slow        = "slow"         // takes a config up after a while
 	Stubborn    = "stubborn"     // does not end when it is told to
 	KeepsFds    = "keeps-fds"    // hands no descriptors over
+	Outlives    = "outlives"     // goes on without the process that started it, as the real one does
+
+	// Of the program, whichever generation.
+	Mute    = "mute"    // never answers --version
+	Foreign = "foreign" // says that it has another layout
 )
 
 // lifetime ends a plane that a broken test forgot.
@@ -42,6 +48,9 @@ func Main() {
 	if !on {
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == "--version" {
+		sayVersion(strings.Fields(rules))
+	}
 	p := plane{option: make(map[string]string)}
 	for i := 1; i+1 < len(os.Args); i++ {
 		p.option[os.Args[i]] = os.Args[i+1]
@@ -55,8 +64,22 @@ func Main() {
 	}
 	if err := p.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "fake data plane:", err)
+		_ = os.WriteFile(p.path("words"), []byte(err.Error()), 0o600) // a test misses them
 		os.Exit(1)
 	}
+	os.Exit(0)
+}
+
+// sayVersion ends the process.
+func sayVersion(rules []string) {
+	layout := uint64(shmabi.LayoutHash)
+	if slices.Contains(rules, Foreign) {
+		layout++
+	}
+	if slices.Contains(rules, Mute) {
+		time.Sleep(lifetime)
+	}
+	fmt.Printf("sluice-dataplane 0.0.0-fake (layout %016x)\n", layout)
 	os.Exit(0)
 }
 
@@ -75,14 +98,7 @@ type laneFile struct {
 	file *os.File // has the lock
 }
 
-func (p *plane) is(fault string) bool {
-	for _, f := range p.faults {
-		if f == fault {
-			return true
-		}
-	}
-	return false
-}
+func (p *plane) is(fault string) bool { return slices.Contains(p.faults, fault) }
 
 func (p *plane) path(kind string) string {
 	return fmt.Sprintf("%s/dp/%d.%s", p.option["--shm"], p.generation, kind)
@@ -122,7 +138,7 @@ func (p *plane) run() error {
 func (p *plane) watchParent() {
 	parent := os.Getppid()
 	for until := time.Now().Add(lifetime); time.Now().Before(until); {
-		if os.Getppid() != parent {
+		if os.Getppid() != parent && !p.is(Outlives) {
 			break
 		}
 		time.Sleep(50 * time.Millisecond)

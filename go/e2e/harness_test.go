@@ -95,14 +95,16 @@ type installation struct {
 	dir     string // config, secrets, log
 	data    string
 	shm     string
-	config  string // path of the file
-	address string // where senders connect
-	http    string // metrics and health
+	config  string   // path of the file
+	address string   // where senders connect
+	more    []string // where else they do, for tests that configure it
+	http    string   // metrics and health
 	log     string
 	env     []string
-	prefix  []string // a command to run the daemon under
-	strict  bool     // run without --dev
-	sockets string   // path of the admin socket
+	prefix  []string   // a command to run the daemon under
+	passed  []*os.File // descriptors from 3 on, as systemd passes sockets
+	strict  bool       // run without --dev
+	sockets string     // path of the admin socket
 
 	mu      sync.Mutex
 	control *exec.Cmd
@@ -130,8 +132,11 @@ func install(t testing.TB, text string) *installation {
 // configure writes the config file anew.
 func (i *installation) configure(text string) {
 	i.t.Helper()
-	head := fmt.Sprintf("data_dir: %s\nshm_dir: %s\nlisteners:\n  - address: %s\n"+
-		"admin:\n  http: %s\n  socket: %s\n", i.data, i.shm, i.address, i.http, i.sockets)
+	head := fmt.Sprintf("data_dir: %s\nshm_dir: %s\nadmin:\n  http: %s\n  socket: %s\n",
+		i.data, i.shm, i.http, i.sockets)
+	if !strings.Contains(text, "listeners:") {
+		head += fmt.Sprintf("listeners:\n  - address: %s\n", i.address)
+	}
 	if !strings.Contains(text, "workers:") {
 		head += "workers: 1\n"
 	}
@@ -178,6 +183,7 @@ func (i *installation) launch(args ...string) {
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), i.env...)
+	cmd.ExtraFiles = i.passed
 	must(i.t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {

@@ -137,7 +137,7 @@ func TestAReloadTakesEffectAndARefusedOneDoesNot(t *testing.T) {
 		"sources:\n  github: {path: /hooks/github, provider: github, deliver: []}\n",
 		"sources:\n  github: {path: /hooks/github, provider: github, secrets: [\"\"], deliver: []}\n",
 		withSecret(secret, "durable") + "sourcse: {}\n",
-		"ring_size: 16MiB\n" + withSecret(secret, "durable"),
+		"redis: {url: \"redis://127.0.0.1:1\"}\n" + withSecret(secret, "durable"),
 	} {
 		i.configure(fault)
 		_, errs, code := i.run("reload")

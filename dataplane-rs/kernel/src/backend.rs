@@ -78,8 +78,9 @@ pub trait Sink {
 /// One thread's access to the kernel. Made and used on that thread only.
 pub trait Backend: Sized {
     /// Accepts connections on `socket`, which must listen already; the backend keeps its own
-    /// duplicate of it, and makes it non-blocking for all who share it. Options of accepted sockets (`TCP_NODELAY`, `SO_RCVBUF`, keepalive) are
-    /// inherited from the listener, so set them there.
+    /// duplicate of it, and makes it non-blocking for all who share it. Options of accepted
+    /// sockets (`TCP_NODELAY`, `SO_RCVBUF`, keepalive) are inherited from the listener, so set
+    /// them there.
     fn listen(&mut self, socket: BorrowedFd<'_>, share: Share) -> Result<ListenerId, Error>;
 
     /// Pauses or resumes a listener. Connections wait in the kernel's accept queue meanwhile.

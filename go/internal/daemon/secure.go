@@ -76,7 +76,8 @@ func (d *Daemon) equip(p *plan, files *tlsfiles.Files) {
 	}
 }
 
-// watchFiles puts certificates in force that were replaced on disk, and ticket keys that have turned.
+// watchFiles puts certificates in force that were replaced on disk, and ticket keys that have
+// turned.
 func (d *Daemon) watchFiles(ctx context.Context) {
 	for !d.ready.Load() {
 		select {
@@ -89,8 +90,8 @@ func (d *Daemon) watchFiles(ctx context.Context) {
 		func() error { return d.renew(ctx) })
 }
 
-// renew has the data plane take up what the files of the config in force hold now. The config itself
-// is not read again.
+// renew has the data plane take up what the files of the config in force hold now. The config
+// itself is not read again.
 func (d *Daemon) renew(ctx context.Context) error {
 	d.reload.Lock()
 	defer d.reload.Unlock()

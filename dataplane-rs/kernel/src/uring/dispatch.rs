@@ -82,8 +82,8 @@ impl Uring {
         }
     }
 
-    /// Keeps bytes for a connection that does not receive at the moment. Where all of these take too
-    /// much, it breaks: what is lost is what its peer sent ahead of its answers.
+    /// Keeps bytes for a connection that does not receive at the moment. Where all of these take
+    /// too much, it breaks: what is lost is what its peer sent ahead of its answers.
     fn set_aside(&mut self, id: ConnId, bytes: &[u8]) {
         let most = self.options.stash_max;
         let Some(conn) = self.conns.at(id.index, id.generation) else {

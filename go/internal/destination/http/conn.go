@@ -117,9 +117,9 @@ func (c *conn) answeredAfter(ctx context.Context, e *early, writeErr error) (ans
 	return a, nil
 }
 
-// whichEnded tells, of the errors of reading an answer and of writing its request, the one that says
-// why there is no answer. The kernel reports a reset once: a write that met it leaves a plain end of
-// stream to the read.
+// whichEnded tells, of the errors of reading an answer and of writing its request, the one that
+// says why there is no answer. The kernel reports a reset once: a write that met it leaves a plain
+// end of stream to the read.
 func whichEnded(readErr, writeErr error) error {
 	if writeErr != nil && (errors.Is(readErr, os.ErrDeadlineExceeded) ||
 		errors.Is(readErr, io.EOF) || errors.Is(readErr, io.ErrUnexpectedEOF)) {

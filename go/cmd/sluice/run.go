@@ -216,16 +216,31 @@ func fitConnections(c *config.Config, files int64, log *slog.Logger) {
 // greeting tells where to send, with an example that is signed and ready to paste.
 func greeting(c *config.Config, listeners []string) string {
 	var b strings.Builder
-	for _, at := range listeners {
-		fmt.Fprintf(&b, "listening on http://%s\n", at)
+	for i, at := range listeners {
+		fmt.Fprintf(&b, "listening on %s\n", base(c, listeners, i)+at)
 	}
 	if c.Admin.HTTP != "" {
 		fmt.Fprintf(&b, "metrics and health on http://%s/metrics\n", c.Admin.HTTP)
 	}
-	if c.Dev && len(listeners) > 0 {
-		b.WriteString(example(c, listeners[0]))
+	for i, at := range listeners {
+		if c.Dev && base(c, listeners, i) == "http://" {
+			b.WriteString(example(c, at))
+			break
+		}
 	}
 	return b.String()
+}
+
+// base is what stands before the address of a listener in a URL; empty: none does, it is a path. The
+// addresses are in the order of the config, unless one of them has no listener there any more.
+func base(c *config.Config, listeners []string, i int) string {
+	switch {
+	case strings.HasPrefix(listeners[i], "unix:"):
+		return ""
+	case len(listeners) == len(c.Listeners) && c.Listeners[i].TLS != nil:
+		return "https://"
+	}
+	return "http://"
 }
 
 // example is a request as GitHub would sign it, for the first source of that kind.

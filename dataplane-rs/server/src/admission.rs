@@ -168,9 +168,10 @@ impl Worker {
 
     /// Gives one slot back that was taken then. `is_sample`: its frame became durable.
     pub(crate) fn release_slot(&mut self, taken_ns: u64, is_sample: bool) {
-        self.admission.release(&self.plane.slots);
+        // Counted first: who sees the slot free sees what it was.
         let took_ns = self.now_ns.saturating_sub(taken_ns);
         self.tally.slot_given_back(took_ns, is_sample);
+        self.admission.release(&self.plane.slots);
     }
 
     /// Gives free slots to those that wait.

@@ -38,8 +38,11 @@ type Options struct {
 	// delivery (ack level delivered). The applier calls it, so it may ask State, and must not wait
 	// for the store otherwise. What Open and Settle read is not told. nil: nobody wants to know.
 	Repeated func(repeat, first event.ID)
-	// Identify reads the provider's own event ID out of a frame, for listings; nil: they have none.
-	Identify func(shmabi.Frame) string
+	// Describe calls use with the ID and the type that the sender gave the event of a frame, nil for
+	// none; both end with use. source is the name of its source. Listings show them and find events
+	// by them: what was appended when Describe knew another place for them is found by that. It is
+	// called from several goroutines. nil: events have neither.
+	Describe func(source string, f shmabi.Frame, use func(id, kind []byte))
 	// LockWait is how long Open waits for another owner of Dir to leave; 0 is DefaultLockWait,
 	// negative does not wait.
 	LockWait time.Duration
@@ -165,7 +168,8 @@ type Event struct {
 	Seq        event.Seq
 	ID         event.ID
 	Source     uint32
-	ProviderID string // what Options.Identify read; empty: none
+	ProviderID string // what Options.Describe reads; empty: none
+	Type       string // what it read when the event came; empty: none
 	Received   time.Time
 	Size       uint32 // of the body
 	Route      uint32
@@ -205,6 +209,7 @@ type Filter struct {
 	Since, Until time.Time
 	ID           event.ID
 	ProviderID   string
+	Type         string
 	// Limit ends the page; 0 is all.
 	Limit int
 	// Before is Page.Next of the page before; the zero Cursor begins at the newest.

@@ -240,6 +240,17 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 	}
 	meta.Horizon = max(meta.Horizon, r.Received)
 	r.Horizon = meta.Horizon
+	if f.Rescued { // the index was lost, and with it the horizon of then
+		r.Horizon = min(r.Horizon, r.Received+int64(index.Late))
+	}
+	if s.opt.Describe != nil {
+		s.opt.Describe(s.Catalogue().SourceName(r.Source), frame, func(id, kind []byte) {
+			r.Type = s.index.TypeNumber(kind)
+			if len(id) > 0 {
+				s.index.AddSenderID(r.Seq, index.HashSenderID(id))
+			}
+		})
+	}
 	sums := meta.Counts.Sources[r.Source]
 	if sums == nil {
 		sums = new(index.SourceCounts)
@@ -354,6 +365,7 @@ func (s *Store) applyOutcome(o *event.Outcome) error {
 		}
 		r.Deliveries = append(r.Deliveries, index.Delivery{Destination: o.Destination})
 		d = &r.Deliveries[len(r.Deliveries)-1]
+		s.index.AddDestination(r.Seq, o.Destination)
 	}
 	wasLiving, wasLetter, held := d.Living(), d.Letter(), d.Holds()
 	if !s.move(r, d, o) {

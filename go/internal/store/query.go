@@ -63,23 +63,9 @@ func (s *Store) Events(f Filter) (Page[Event], error) {
 	if err := s.seen(); err != nil {
 		return page, err
 	}
-	if !f.ID.IsZero() {
-		r, err := s.index.Find(f.ID)
-		if err != nil || r == nil || !f.matches(r) {
-			return page, s.readFault(err)
-		}
-		if e := s.event(r); f.ProviderID == "" || e.ProviderID == f.ProviderID {
-			page.Items = append(page.Items, e)
-		}
-		return page, nil
-	}
-	q := index.Query{Source: f.Source, State: f.State, Since: nsOf(f.Since), Before: f.Before.Seq}
-	err := s.index.Events(q, func(r *index.Record) bool {
-		if !f.matches(r) {
-			return true
-		}
+	err := s.listed(&f, index.Query{Before: f.Before.Seq}, func(r *index.Record) bool {
 		e := s.event(r)
-		if f.ProviderID != "" && e.ProviderID != f.ProviderID {
+		if !f.told(&e) {
 			return true
 		}
 		if f.Limit > 0 && len(page.Items) == f.Limit {
@@ -92,6 +78,36 @@ func (s *Store) Events(f Filter) (Page[Event], error) {
 	return page, s.readFault(err)
 }
 
+// listed calls yield with the events that match, but for what told looks at. q says between which
+// places and in which order.
+func (s *Store) listed(f *Filter, q index.Query, yield func(*index.Record) bool) error {
+	if !f.ID.IsZero() {
+		r, err := s.index.Find(f.ID)
+		if r != nil && f.matches(r) {
+			yield(r)
+		}
+		return err
+	}
+	if !s.narrow(f, &q) {
+		return nil
+	}
+	return s.index.Events(q, func(r *index.Record) bool { return !f.matches(r) || yield(r) })
+}
+
+// narrow puts into a query what the index can look for. false: nothing can match.
+func (s *Store) narrow(f *Filter, q *index.Query) bool {
+	q.Source, q.Destination, q.State = f.Source, f.Destination, f.State
+	q.Since, q.Until = nsOf(f.Since), nsOf(f.Until)
+	if f.ProviderID != "" {
+		q.SenderID = index.HashSenderID([]byte(f.ProviderID))
+	}
+	known := true
+	if f.Type != "" {
+		q.Type, known = s.index.FindType(f.Type)
+	}
+	return known
+}
+
 // readFault stops the store when the index is damaged; other faults are the reader's alone.
 func (s *Store) readFault(err error) error {
 	if errors.Is(err, index.ErrDamaged) {
@@ -100,7 +116,13 @@ func (s *Store) readFault(err error) error {
 	return err
 }
 
-// matches checks all of a filter but for the provider's ID, which takes a read.
+// told checks what matches does not: what the sender said, which takes a read.
+func (f *Filter) told(e *Event) bool {
+	return (f.ProviderID == "" || f.ProviderID == e.ProviderID) &&
+		(f.Type == "" || f.Type == e.Type)
+}
+
+// matches checks all of a filter but for what the sender said.
 func (f *Filter) matches(r *index.Record) bool {
 	state := r.State()
 	return (f.Source == 0 || f.Source == r.Source) &&
@@ -128,8 +150,14 @@ func timeOf(ns int64) time.Time {
 func (s *Store) event(r *index.Record) Event {
 	e := Event{
 		Seq: r.Seq, ID: r.ID, Source: r.Source, Received: time.Unix(0, r.Received), Size: r.Size,
-		Route: r.Route, State: r.State(), First: r.First, ProviderID: s.providerID(r),
+		Route: r.Route, State: r.State(), First: r.First, Type: s.index.TypeName(r.Type),
 	}
+	s.describe(r, func(id, kind []byte) {
+		e.ProviderID = string(id)
+		if r.Type == index.TypeOther {
+			e.Type = string(kind)
+		}
+	})
 	for i := range r.Deliveries {
 		d := &r.Deliveries[i]
 		state := DeliveryState{
@@ -145,18 +173,18 @@ func (s *Store) event(r *index.Record) Event {
 	return e
 }
 
-// providerID reads the frame; one that is damaged has no provider's ID.
-func (s *Store) providerID(r *index.Record) string {
-	if s.opt.Identify == nil {
-		return ""
+// describe reads the frame for what its sender said; one that is damaged says nothing.
+func (s *Store) describe(r *index.Record, use func(id, kind []byte)) {
+	if s.opt.Describe == nil {
+		return
 	}
 	lease, err := s.journal.Read(r.Loc)
 	if err != nil {
 		s.opt.Log.Warn("event cannot be read for a listing", "id", r.ID, "err", err)
-		return ""
+		return
 	}
 	defer lease.Release()
-	return s.opt.Identify(lease.Bytes)
+	s.opt.Describe(s.Catalogue().SourceName(r.Source), lease.Bytes, use)
 }
 
 // Event tells all about one event. ErrNotFound: there is none, or retention took it.
@@ -192,10 +220,12 @@ func (s *Store) DeadLetters(f Filter) (Page[DeadLetter], error) {
 	if err := s.seen(); err != nil {
 		return page, err
 	}
-	err := s.index.Dead(f.Before.Seq, f.Before.Destination, func(r *index.Record,
-		d *index.Delivery) bool {
-		if !f.matchesDead(r, d) ||
-			f.ProviderID != "" && s.providerID(r) != f.ProviderID {
+	q := index.Query{Before: f.Before.Seq}
+	if !s.narrow(&f, &q) {
+		return page, nil
+	}
+	err := s.index.Dead(q, f.Before.Destination, func(r *index.Record, d *index.Delivery) bool {
+		if !f.matchesDead(r, d) || !s.toldBy(&f, r) {
 			return true
 		}
 		if f.Limit > 0 && len(page.Items) == f.Limit {
@@ -219,6 +249,15 @@ func (f *Filter) matchesDead(r *index.Record, d *index.Delivery) bool {
 		(f.Since.IsZero() || d.At >= f.Since.UnixNano()) &&
 		(f.Until.IsZero() || d.At < f.Until.UnixNano()) &&
 		(f.ID.IsZero() || f.ID == r.ID)
+}
+
+// toldBy is told, of a record.
+func (s *Store) toldBy(f *Filter, r *index.Record) bool {
+	if f.ProviderID == "" && f.Type == "" {
+		return true
+	}
+	e := s.event(r)
+	return f.told(&e)
 }
 
 // tailPage is how many events Tail reads at a time.
@@ -270,7 +309,7 @@ func (s *Store) tailPage(f Filter, after, last event.Seq) (page []Event, to even
 			return false
 		}
 		if f.matches(r) {
-			if e := s.event(r); f.ProviderID == "" || e.ProviderID == f.ProviderID {
+			if e := s.event(r); f.told(&e) {
 				page = append(page, e)
 			}
 		}

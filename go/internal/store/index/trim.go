@@ -37,9 +37,6 @@ func (x *Index) needed(end event.Seq, yield func(*Record) bool) error {
 		return err
 	}
 	for ok := it.First(); ok; ok = it.Next() {
-		if value := it.Value(); len(value) != 1 || mark(value[0]) != markNeeded {
-			continue
-		}
 		r, err := x.Get(seqAt(it.Key()))
 		if err != nil {
 			return errors.Join(err, it.Close())
@@ -72,12 +69,10 @@ func (x *Index) Trim(last uint64) (dead int, err error) {
 	w := x.db.NewBatch()
 	defer func() { _ = w.Close() }()
 	p := put{Batch: w}
-	for _, row := range []byte{rowEvent, rowUnfinished, rowDuplicate, rowDead, rowAttempt} {
+	for _, row := range []byte{rowEvent, rowUnfinished, rowGivenUp, rowDuplicate, rowDead, rowAttempt} {
 		p.deleteRange(seqKey(row, 0), seqKey(row, end))
 	}
-	for source := range x.meta.Counts.Sources {
-		p.deleteRange(sourceKey(source, 0), sourceKey(source, chunkOf(end)))
-	}
+	x.trimWays(&p, chunkOf(end))
 	if err := x.trimTicks(&p, end); err != nil {
 		return 0, err
 	}
@@ -113,8 +108,9 @@ func (x *Index) putAgain(p *put, r *Record) error {
 		r.Deliveries[i].letter = false
 	}
 	x.putRecord(p, r)
-	p.set(sourceKey(r.Source, chunkOf(r.Seq)), nil)
-	p.set(tickKey(idTime(r.ID), chunkOf(r.Seq)), nil)
+	for _, w := range waysTo(nil, r) {
+		p.set(w.key(), nil)
+	}
 	return nil
 }
 
@@ -138,6 +134,9 @@ func (x *Index) forget(end event.Seq) (dead int, err error) {
 	return dead, err
 }
 
+// ticksKept is how many t rows that stay end the search for those that go.
+const ticksKept = 4096
+
 // trimTicks removes the t rows of trimmed chunks. They come first, but for clocks that jumped; what
 // it leaves behind leads nowhere and harms nobody.
 func (x *Index) trimTicks(p *put, end event.Seq) error {
@@ -146,7 +145,7 @@ func (x *Index) trimTicks(p *put, end event.Seq) error {
 		return err
 	}
 	kept := 0
-	for ok := it.First(); ok && kept < ticksRemembered; ok = it.Next() {
+	for ok := it.First(); ok && kept < ticksKept; ok = it.Next() {
 		if binary.BigEndian.Uint64(it.Key()[9:]) < chunkOf(end) {
 			p.delete(append([]byte(nil), it.Key()...))
 		} else {

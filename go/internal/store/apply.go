@@ -319,7 +319,7 @@ func (s *Store) dedup(r *index.Record, c shmabi.CLine) (first event.ID, repeated
 // known of the event is a copy that came after younger ones.
 func (s *Store) route(r *index.Record, rescued bool) error {
 	destinations, ok := s.routes[r.Route]
-	if !ok {
+	if !ok && r.Route != RouteImported {
 		s.opt.Log.Error("event names a route that no catalogue has; it is stored and goes nowhere",
 			"id", r.ID, "route", r.Route)
 	}

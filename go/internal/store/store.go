@@ -37,6 +37,7 @@ type Store struct {
 	settled   atomic.Bool
 	catalogue atomic.Pointer[event.Catalogue]
 
+	importMu sync.Mutex
 	appendMu sync.Mutex  // the committer's, and ours for records that do not wait for it
 	failing  atomic.Bool // the last write failed
 	owed     atomic.Bool // and it was the committer's batch

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"sluice/go/internal/event"
+	"sluice/go/internal/store/index"
+	"sluice/go/internal/store/vfs"
+)
+
+// closedStore is a data directory with events in several states, and what a listing says of them.
+type closedStore struct {
+	*bench
+	disk   *vfs.Mem
+	events []Event
+	dead   []DeadLetter
+	next   []Delivery // what a worker would get
+}
+
+func (c *closedStore) look() error {
+	page, err := c.Events(Filter{})
+	dead, err2 := c.DeadLetters(Filter{})
+	c.events, c.dead, c.next = page.Items, dead.Items, nil
+	for _, dest := range []uint32{1, 2} {
+		for _, d := range c.Lease(dest, 1000, c.clock.Now()) {
+			d.Expires, d.term = c.clock.Now(), 0
+			c.next = append(c.next, d)
+		}
+	}
+	return errors.Join(err, err2, c.Err())
+}
+
+func (c *closedStore) start(disk *vfs.Mem) error {
+	c.opt.FS, c.opt.indexFS, c.opt.elapsed = disk, engineFS{disk}, c.clock.elapsed
+	s, err := Open(context.Background(), c.opt)
+	if err != nil {
+		return err
+	}
+	c.Store = s
+	return s.Settle(context.Background())
+}
+
+func newClosedStore(t *testing.T) *closedStore {
+	t.Helper()
+	b := newBench(t, nil)
+	c := &closedStore{bench: b, disk: vfs.NewMem()}
+	b.must(b.Store.Close())
+	b.must(c.start(c.disk))
+	b.must(b.PutCatalogue(context.Background(), testRoutes))
+	for i := range 60 {
+		b.take(request{source: 2, route: 2, key: byte(1 + i%50), window: 1e6 * 3600e9,
+			body: strings.Repeat("x", 300)})
+		if i%3 == 0 {
+			for _, d := range b.lease(1) {
+				b.Finish(b.outcome(d, []event.OutcomeKind{event.Done, event.Dead}[i%2], 0))
+			}
+			b.put()
+		}
+		if i%20 == 19 {
+			b.must(b.flush(context.Background()))
+		}
+	}
+	b.must(c.look())
+	b.must(b.Store.Close())
+	return c
+}
+
+// copyOf is a disk with the same files, one changed.
+func copyOf(disk *vfs.Mem, name string, change func([]byte) []byte) *vfs.Mem {
+	next := vfs.NewMem()
+	for _, file := range disk.Names("") {
+		b := disk.Dump(file)
+		if file == name {
+			b = change(b)
+		}
+		next.Put(file, b)
+	}
+	return next
+}
+
+// Whatever byte of the index changes: the next start, or the one after it, serves what was there.
+func TestAFlippedByteOfTheIndexCostsNothing(t *testing.T) {
+	c := newClosedStore(t)
+	var names []string
+	for _, name := range c.disk.Names("data/index/") {
+		if len(c.disk.Dump(name)) > 0 {
+			names = append(names, name)
+		}
+	}
+	flips := 60
+	if os.Getenv("SLUICE_SOAK") == "1" {
+		flips = 2000
+	}
+	rng := rand.New(rand.NewPCG(11, 1))
+	events, dead, next := c.events, c.dead, c.next
+	rebuilt := 0
+	for range flips {
+		name := names[rng.IntN(len(names))]
+		at, by := rng.IntN(len(c.disk.Dump(name))), byte(1+rng.IntN(255))
+		disk := copyOf(c.disk, name, func(b []byte) []byte { b[at] ^= by; return b })
+		fail := func(what string, args ...any) {
+			t.Helper()
+			t.Fatalf("byte %d of %s by %#02x: %s %v", at, path.Base(name), by, what, args)
+		}
+		r, err := check(disk, engineFS{disk}, "data")
+		if err != nil || len(r.Journal.Damage) > 0 {
+			fail("check", r, err)
+		}
+		for try := 0; ; try++ {
+			if err := c.start(disk); err != nil {
+				fail("start", err)
+			}
+			if c.Recovery().IndexRebuilt {
+				rebuilt++
+			} else if r.IndexState == IndexDamaged && try > 0 {
+				fail("the check calls it damaged, the second start does not", r.IndexDetail)
+			}
+			err := c.look()
+			if err == nil {
+				break
+			}
+			if try > 0 || !errors.Is(err, index.ErrDamaged) {
+				fail("look", err)
+			}
+			_ = c.Store.Close() // it has stopped by itself
+		}
+		if d := c.Damage(); len(d) > 0 {
+			fail("damage", d)
+		}
+		same(t, "events", c.events, events)
+		same(t, "dead letters", c.dead, dead)
+		same(t, "deliveries", c.next, next)
+		if t.Failed() {
+			fail("is not what it was")
+		}
+		_ = c.Store.Close()
+	}
+	t.Logf("%d flips, %d times the index was built again", flips, rebuilt)
+}
+
+func TestACheckReadsAllOfADataDirectory(t *testing.T) {
+	c := newClosedStore(t)
+	rec := vfs.Record(c.disk)
+	r, err := check(rec, engineFS{rec}, "data")
+	c.must(err)
+	if r.Damaged() || r.IndexState != IndexWhole || r.Journal.Events != 60 || len(r.Others) > 0 {
+		t.Errorf("a whole data directory: %+v", r)
+	}
+	for cut := range rec.Cuts() {
+		if !strings.Contains(cut.String(), "lock lock") && cut.At > 0 || cut.At > 1 {
+			t.Fatalf("a change:\n%v", cut)
+		}
+	}
+	segment := c.disk.Names("data/journal/0")[0]
+	disk := copyOf(c.disk, segment, func(b []byte) []byte { b[4096+500] ^= 1; return b })
+	disk.Put("data/notes.txt", nil)
+	disk.Put("data/journal/notes.txt", nil)
+	r, err = check(disk, engineFS{disk}, "data")
+	c.must(err)
+	if !r.Damaged() || len(r.Journal.Damage) != 1 || r.Journal.Lost != 1 ||
+		!slices.Equal(r.Others, []string{"notes.txt"}) ||
+		!slices.Equal(r.Journal.Foreign, []string{"notes.txt"}) {
+		t.Errorf("a damaged one: %+v", r)
+	}
+
+	// An index that knows more than the journal holds is a witness.
+	disk = copyOf(c.disk, "", nil)
+	for _, name := range disk.Names("data/journal/0") {
+		c.must(disk.Remove(name))
+	}
+	if r, err = check(disk, engineFS{disk}, "data"); err != nil || len(r.Journal.Damage) != 1 ||
+		r.Journal.Damage[0].LastGroup != r.Index.Applied {
+		t.Errorf("a lost journal: %+v, %v", r, err)
+	}
+
+	disk = copyOf(c.disk, "", nil)
+	for _, name := range disk.Names("data/index/") {
+		c.must(disk.Remove(name))
+	}
+	if r, err = check(disk, engineFS{disk}, "data"); err != nil || r.Damaged() ||
+		r.IndexState != IndexMissing {
+		t.Errorf("without its index: %+v, %v", r, err)
+	}
+	disk = copyOf(c.disk, "", nil)
+	c.must(index.Suspect(engineFS{disk}, "data/index"))
+	if r, err = check(disk, engineFS{disk}, "data"); err != nil || r.IndexState != IndexDamaged {
+		t.Errorf("with an index that was found damaged: %+v, %v", r, err)
+	}
+	if _, err = check(vfs.NewMem(), engineFS{vfs.NewMem()}, "data"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no data directory: %v", err)
+	}
+}
+
+func TestACheckRefusesTheDirectoryOfALivingDaemon(t *testing.T) {
+	dir := t.TempDir()
+	b, err := onDisk(t, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.must(b.PutCatalogue(context.Background(), testRoutes))
+	b.take(plain("x"))
+	if _, err := Check(dir); !errors.Is(err, ErrLocked) {
+		t.Fatalf("with the store open: %v", err)
+	}
+	b.must(b.Store.Close())
+	r, err := Check(dir)
+	if err != nil || r.Damaged() || r.Journal.Events != 1 || r.Index.Events != 1 {
+		t.Fatalf("after its close: %+v, %v", r, err)
+	}
+	if b, err = onDisk(t, dir); err != nil { // the check holds nothing any more
+		t.Fatal(err)
+	}
+	b.must(b.Store.Close())
+}

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -196,6 +198,59 @@ func TestACheckReadsAllOfADataDirectory(t *testing.T) {
 	}
 	if _, err = check(vfs.NewMem(), engineFS{vfs.NewMem()}, "data"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no data directory: %v", err)
+	}
+}
+
+// logged collects what a store says.
+func logged(c *closedStore) *bytes.Buffer {
+	var b bytes.Buffer
+	c.opt.Log = slog.New(slog.NewTextHandler(&b, nil))
+	return &b
+}
+
+func TestARebuildShowsItsProgress(t *testing.T) {
+	c := newClosedStore(t)
+	out := logged(c)
+	c.opt.progress = 1 // a line for every group
+	for _, name := range c.disk.Names("data/index/") {
+		c.must(c.disk.Remove(name))
+	}
+	c.must(c.start(c.disk))
+	for _, want := range []string{"group=1 of=80 percent=1 left=",
+		"group=79 of=80 percent=98 left=0s"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in the log:\n%s", want, out)
+		}
+	}
+	c.must(c.Store.Close())
+}
+
+func TestForeignFilesAndTornGroupsAreNamedInTheLog(t *testing.T) {
+	torn := 0
+	for seed := range uint64(20) {
+		c := newClosedStore(t)
+		c.must(c.start(c.disk))
+		c.disk.HaltAt(c.disk.Steps() + 2) // inside the next write
+		_ = c.Append(Batch{Frames: [][]byte{c.frame(plain(strings.Repeat("x", 100<<10)))}})
+		disk := c.disk.Crash(rand.New(rand.NewPCG(seed, 1)))
+		_ = c.abandon()
+		disk.Put("data/journal/notes.txt", []byte("mine"))
+		out := logged(c)
+		c.must(c.start(disk))
+		if strings.Contains(out.String(), "nobody was told that it is stored") {
+			torn++
+		}
+		if !strings.Contains(out.String(), `left alone" file=notes.txt`) ||
+			string(disk.Dump("data/journal/notes.txt")) != "mine" {
+			t.Fatalf("a foreign file is not named, or not what it was:\n%s", out)
+		}
+		if len(c.Damage()) > 0 {
+			t.Fatalf("seed %d: damage %v", seed, c.Damage())
+		}
+		c.must(c.Store.Close())
+	}
+	if torn == 0 {
+		t.Error("no torn group was named")
 	}
 }
 

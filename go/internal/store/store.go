@@ -141,6 +141,9 @@ func (o *Options) setDefaults() {
 		opened := time.Now()
 		o.elapsed = func() time.Duration { return time.Since(opened) }
 	}
+	if o.progress == 0 {
+		o.progress = progressEvery
+	}
 	if o.window == 0 {
 		o.window = windowMax
 	}
@@ -240,6 +243,16 @@ func (s *Store) noteRecovery(found *journal.Recovery) {
 	for _, d := range found.Damage {
 		s.recovery.Damage = append(s.recovery.Damage, d.String())
 	}
+	for _, name := range found.Foreign {
+		s.opt.Log.Warn("a file that is not of this journal is left alone", "file", name)
+	}
+	for _, name := range found.Kept {
+		s.opt.Log.Warn("a damaged file of an earlier life is kept for good", "file", name)
+	}
+	if t := found.Torn; t != nil {
+		s.opt.Log.Info("a group that was being written when the power went is cut off: nobody was "+
+			"told that it is stored", "group", t.Group, "file", t.File, "offset", t.Offset)
+	}
 }
 
 // follow brings the index, a new one if there is none, up to the journal.
@@ -321,24 +334,30 @@ func (s *Store) useCatalogue(c *event.Catalogue) {
 	}
 }
 
-// replayProgress is how many groups pass between two lines in the log.
-const replayProgress = 50_000
+// progressEvery is the time between two lines in the log about a long replay.
+const progressEvery = 2 * time.Second
 
 // replay applies the journal's groups from a number on.
 func (s *Store) replay(ctx context.Context, from uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.recovery.Durable
+	first, began := uint64(0), time.Now()
+	told := began
 	err := s.journal.Replay(from, func(g *journal.Group) error {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if first == 0 {
+			first = g.Number
 		}
 		if err := s.apply(g); err != nil {
 			return err
 		}
 		s.recovery.Replayed++
-		if s.recovery.Replayed%replayProgress == 0 {
-			s.opt.Log.Info("index follows the journal", "group", g.Number, "of", last)
+		if now := time.Now(); now.Sub(told) >= s.opt.progress {
+			told = now
+			s.tellProgress(now.Sub(began), g.Number, first, last)
 		}
 		if s.index.Pending() < pendingMax {
 			return nil
@@ -349,6 +368,14 @@ func (s *Store) replay(ctx context.Context, from uint64) error {
 		return fmt.Errorf("replay journal: %w", err)
 	}
 	return s.commit()
+}
+
+// tellProgress logs how far a replay has come, and what that says of the rest.
+func (s *Store) tellProgress(took time.Duration, group, first, last uint64) {
+	done, all := float64(group+1-first), float64(max(last, group)+1-first)
+	left := time.Duration(float64(took) * (all - done) / done)
+	s.opt.Log.Info("index follows the journal", "group", group, "of", last,
+		"percent", int(100*done/all), "left", left.Round(time.Second))
 }
 
 // Recovery tells what Open found.
@@ -480,6 +507,8 @@ func (s *Store) abandon() error {
 type seams struct {
 	indexFS pebblevfs.FS // instead of the operating system's
 	window  int          // instead of windowMax
+	// progress is instead of progressEvery.
+	progress time.Duration
 	// elapsed is a clock that is never set, for leases; instead of the system's.
 	elapsed func() time.Duration
 }

@@ -97,6 +97,14 @@ func (r *Recorder) Cuts() iter.Seq[*Cut] {
 	}
 }
 
+// End is the moment behind the last change.
+func (r *Recorder) End() (last *Cut) {
+	for last = range r.Cuts() {
+		continue
+	}
+	return last
+}
+
 // Notes are what was noted before the cut.
 func (c *Cut) Notes() []any { return c.notes }
 

@@ -214,6 +214,8 @@ type Filter struct {
 	Limit int
 	// Before is Page.Next of the page before; the zero Cursor begins at the newest.
 	Before Cursor
+	// Oldest lists events the other way round; dead letters never are.
+	Oldest bool
 }
 
 // Cursor is a place in a listing.

@@ -400,6 +400,7 @@ func (p *pair) compare() {
 	p.putQueued()
 	for range 4 {
 		f := p.filter()
+		f.Oldest = p.rng.IntN(3) == 0
 		same(p.t, fmt.Sprintf("events %+v", f), pages(p, f, p.Events), p.m.list(f))
 	}
 	same(p.t, "dead letters", pages(p, Filter{}, p.DeadLetters), p.m.letters(Filter{}))

@@ -43,7 +43,9 @@ type Imported struct {
 }
 
 // Bytes is what the event takes of ImportBytesMax.
-func (i *Imported) Bytes() int { return len(i.Frame) + len(i.Outcomes)*(outcomeBytes+2*event.ErrMax) }
+func (i *Imported) Bytes() int {
+	return len(i.Frame) + len(i.Outcomes)*(outcomeBytes+2*event.ErrMax)
+}
 
 // ImportResult counts events.
 type ImportResult struct {

@@ -281,7 +281,9 @@ func (e *modelEvent) line() Event {
 
 func (m *model) list(f Filter) (list []Event) {
 	seqs := m.seqs()
-	slices.Reverse(seqs)
+	if !f.Oldest {
+		slices.Reverse(seqs)
+	}
 	for _, seq := range seqs {
 		e := m.events[seq].line()
 		if f.Source != 0 && f.Source != e.Source ||

@@ -57,13 +57,17 @@ func (s *Store) nextMove() <-chan struct{} {
 	return s.moved
 }
 
-// Events lists events, newest first.
+// Events lists events, newest first unless the filter says otherwise.
 func (s *Store) Events(f Filter) (Page[Event], error) {
 	var page Page[Event]
 	if err := s.seen(); err != nil {
 		return page, err
 	}
-	err := s.listed(&f, index.Query{Before: f.Before.Seq}, func(r *index.Record) bool {
+	q := index.Query{Before: f.Before.Seq}
+	if f.Oldest {
+		q = index.Query{After: f.Before.Seq, Oldest: true}
+	}
+	err := s.listed(&f, q, func(r *index.Record) bool {
 		e := s.event(r)
 		if !f.told(&e) {
 			return true

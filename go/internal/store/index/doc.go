@@ -24,15 +24,16 @@
 //	l source chunk              an event of that source lies in that chunk
 //	g dest chunk                an event that goes there lies in that chunk
 //	w type chunk                an event of that type lies in that chunk
-//	o chunk minute              an event of that chunk was received in that minute, long before others
+//	o chunk minute              an event of that chunk came late, received in that minute
 //	p part hash seq             event whose sender's id has that hash
 //	n type                      name of a type
 //	m                           Meta
 //
 // A chunk is 16 groups in a row: t, l, g and w cost one row for many events, and the reader looks
 // through the events of the chunk; where several of them lead to what is asked for, through the
-// chunks alone that all lead to (see walk.go). An event that was delivered before it was first written costs its e row
-// (and k, where it has a key). Those that ended when they came share e rows, see packed.go.
+// chunks alone that all lead to (see walk.go). An event that was delivered before it was first
+// written costs its e row (and k and p, where it has a key and an id). Those that ended when they
+// came share e rows, see packed.go.
 //
 // # What is written once
 //

@@ -160,7 +160,8 @@ func TestNothingIsLeftOfADeliveryThatEnded(t *testing.T) {
 		x.Change(r)
 		must(t, x.Commit())
 		want := map[event.State]string{
-			event.Pending: "map[e:1 f:1 g:1 l:1 m:1 t:1 u:1]", event.Retrying: "map[d:1 e:1 g:1 l:1 m:1 t:1 u:1]",
+			event.Pending:    "map[e:1 f:1 g:1 l:1 m:1 t:1 u:1]",
+			event.Retrying:   "map[d:1 e:1 g:1 l:1 m:1 t:1 u:1]",
 			event.DeadLetter: "map[e:1 g:1 l:1 m:1 t:1 v:1 x:1]",
 			event.Delivered:  "map[e:1 g:1 l:1 m:1 t:1]",
 		}[state]

@@ -136,8 +136,9 @@ func (x *Index) Forwards(after, last event.Seq, yield func(*Record) bool) error 
 }
 
 // Dead calls yield with the dead letters that match, of events that match: those of the newest
-// event first, and of one event the highest destination's. dest goes with q.Before: it begins behind
-// the dead letter of that event there. State and times are not looked at: they are the event's.
+// event first, and of one event the highest destination's. dest goes with q.Before: it begins
+// behind the dead letter of that event there. State and times are not looked at: they are the
+// event's.
 func (x *Index) Dead(q Query, dest uint32, yield func(*Record, *Delivery) bool) error {
 	q.State, q.Since, q.Until = event.DeadLetter, 0, 0
 	if q.Before == 0 {

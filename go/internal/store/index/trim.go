@@ -69,7 +69,9 @@ func (x *Index) Trim(last uint64) (dead int, err error) {
 	w := x.db.NewBatch()
 	defer func() { _ = w.Close() }()
 	p := put{Batch: w}
-	for _, row := range []byte{rowEvent, rowUnfinished, rowGivenUp, rowDuplicate, rowDead, rowAttempt} {
+	for _, row := range []byte{
+		rowEvent, rowUnfinished, rowGivenUp, rowDuplicate, rowDead, rowAttempt,
+	} {
 		p.deleteRange(seqKey(row, 0), seqKey(row, end))
 	}
 	x.trimWays(&p, chunkOf(end))

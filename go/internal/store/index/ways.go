@@ -47,7 +47,8 @@ func newWays() ways { return ways{written: map[way]struct{}{}} }
 // waysTo appends the ways to an event.
 func waysTo(list []way, r *Record) []way {
 	chunk := chunkOf(r.Seq)
-	list = append(list, way{rowSource, uint64(r.Source), chunk}, way{rowTick, tickOf(idTime(r.ID)), chunk})
+	list = append(list, way{rowSource, uint64(r.Source), chunk},
+		way{rowTick, tickOf(idTime(r.ID)), chunk})
 	if r.Type != 0 {
 		list = append(list, way{rowType, uint64(r.Type), chunk})
 	}

@@ -56,7 +56,7 @@ group that nobody was told is stored. Neither is damage.`,
 	return cmd
 }
 
-// foreignNames leaves out what a daemon keeps beside its store, and sockets, which may lie anywhere.
+// foreignNames leaves out what a daemon keeps beside its store, and sockets.
 func foreignNames(dir string, names []string) (foreign []string) {
 	for _, name := range names {
 		own := false
@@ -78,8 +78,8 @@ func printFsck(w io.Writer, r *store.CheckReport, others []string) error {
 		plural(j.Groups, "group", "groups"), plural(j.Events, "event", "events"),
 		plural(uint64(len(j.Segments)), "segment", "segments"), bytesText(uint64(j.Bytes)))
 	if j.Doubt {
-		fmt.Fprintf(&b, "last group %d is in doubt, as after every stop: the next start writes it again\n",
-			j.LastGroup)
+		fmt.Fprintf(&b, "last group %d is in doubt, as after every stop; the next start writes it "+
+			"again\n", j.LastGroup)
 	}
 	if t := j.Torn; t != nil {
 		fmt.Fprintf(&b, "torn: group %d at byte %d of %s; nobody was told that it is stored\n", t.Group,

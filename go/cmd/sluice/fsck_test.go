@@ -125,7 +125,7 @@ func TestFsckSaysWhatIsNoDataDirectoryOrOfANewerSluice(t *testing.T) {
 	text = text[:bytes.Index(text, []byte("crc32c"))]
 	must(t, os.WriteFile(identity, fmt.Appendf(text, "crc32c %08x\n", sum(text)), 0o600))
 	code, out, errs = run(t, "fsck", dir)
-	if code != exitFailed || out != "" || !strings.Contains(errs, "written by a newer version") {
+	if code != exitFailed || out != "" || !strings.Contains(errs, "written by a newer sluice") {
 		t.Errorf("a newer format: exit code %d, %q %q", code, out, errs)
 	}
 }

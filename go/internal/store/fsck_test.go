@@ -148,6 +148,52 @@ func TestAFlippedByteOfTheIndexCostsNothing(t *testing.T) {
 	t.Logf("%d flips, %d times the index was built again", flips, rebuilt)
 }
 
+// Whatever byte of the journal changes while the index is whole: one event is lost at the most, and
+// it is named; all others are delivered.
+func TestAFlippedByteOfTheJournalCostsOneEvent(t *testing.T) {
+	c := newClosedStore(t)
+	c.must(c.start(c.disk))
+	for range 4 { // groups of several events
+		c.take(plain("a"), plain("b"), plain("c"), plain("d"))
+	}
+	c.must(c.look())
+	c.must(c.Store.Close())
+	events, next := c.events, c.next
+	flips := 150
+	if os.Getenv("SLUICE_SOAK") == "1" {
+		flips = 5000
+	}
+	rng := rand.New(rand.NewPCG(12, 1))
+	whole, err := check(c.disk, engineFS{c.disk}, "data")
+	c.must(err)
+	lost := 0
+	for range flips {
+		s := whole.Journal.Segments[rng.IntN(len(whole.Journal.Segments))]
+		at, by := rng.Int64N(s.End), byte(1+rng.IntN(255))
+		disk := copyOf(c.disk, "data/journal/"+s.File, func(b []byte) []byte { b[at] ^= by; return b })
+		c.must(c.start(disk))
+		c.must(c.look())
+		same(t, "events", c.events, events)
+		same(t, "deliveries", c.next, next)
+		var gone []error
+		for _, e := range c.events {
+			payload, err := c.Read(e.Seq)
+			if err != nil {
+				gone = append(gone, err)
+				continue
+			}
+			payload.Release()
+		}
+		lost += len(gone)
+		if len(gone) > 1 || len(gone) > 0 && len(c.Damage()) == 0 || t.Failed() {
+			t.Fatalf("byte %d of %s by %#02x: %d events are gone: %v, damage %v", at, s.File, by,
+				len(gone), gone, c.Damage())
+		}
+		c.must(c.Store.Close())
+	}
+	t.Logf("%d flips cost %d events", flips, lost)
+}
+
 func TestACheckReadsAllOfADataDirectory(t *testing.T) {
 	c := newClosedStore(t)
 	rec := vfs.Record(c.disk)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -183,5 +184,71 @@ func Test_a_stalled_disk_delays_acknowledgements_alone(t *testing.T) {
 			t.Fatalf("%s: append: %v", point, err)
 		}
 		wantTags(t, j, 1, 2)
+	}
+}
+
+// A read that fails anywhere in a start: the start fails, or what it could not read is named, or
+// nothing was missing. One that fails once costs nothing.
+func Test_a_read_that_fails_is_named_or_costs_nothing(t *testing.T) {
+	for _, times := range []int{1, 2} {
+		readsThatFail(t, times)
+	}
+}
+
+func readsThatFail(t *testing.T, times int) {
+	m := makeImage(t)
+	outcomes := map[string]int{}
+	for after := 0; ; after++ {
+		mem := vfs.NewMem()
+		for name, b := range m.files {
+			mem.Put(dir+"/"+name, b)
+		}
+		faulty := vfs.NewFaulty(mem, time.Now, nil)
+		fault := vfs.Fault{Op: vfs.OpRead, Err: syscall.EIO, After: after, Times: times}
+		if err := faulty.Set("read", fault); err != nil {
+			t.Fatal(err)
+		}
+		o := options(faulty, newClock(), 9)
+		o.SegmentSize, o.Witness.IndexGroup = 20<<10, m.last
+		j, _, err := Open(o)
+		if err != nil {
+			if !errors.Is(err, syscall.EIO) {
+				t.Fatalf("read %d: open: %v", after, err)
+			}
+			outcomes["refused"]++
+			continue
+		}
+		groups := map[uint64]int{}
+		err = errors.Join(j.Settle(), j.Replay(0, func(g *Group) error {
+			for _, f := range g.Frames {
+				if f.Kind == KindEvent && !f.Damaged {
+					groups[g.Number]++
+				}
+			}
+			return nil
+		}))
+		if err != nil && !errors.Is(err, syscall.EIO) {
+			t.Fatalf("read %d: %v", after, err)
+		}
+		lost := lostGroups(j.Damage())
+		for number, tags := range m.groups {
+			if groups[number] != len(tags) && !slices.Contains(lost, number) && err == nil {
+				t.Fatalf("read %d: group %d has %d events of %d, named are %v", after, number,
+					groups[number], len(tags), j.Damage())
+			}
+		}
+		met := faulty.Met("read")
+		abandon(j)
+		switch {
+		case met <= uint64(after):
+			t.Logf("of %d reads: %v", after, outcomes)
+			return
+		case len(lost) > 0 && times == 1:
+			t.Fatalf("read %d failed once, and %v is given up", after, j.Damage())
+		case len(lost) > 0:
+			outcomes["named"]++
+		default:
+			outcomes["harmless"]++
+		}
 	}
 }

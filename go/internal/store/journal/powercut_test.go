@@ -68,6 +68,7 @@ func (p *promises) add(notes []any) {
 // drill is a few lives of a journal on a recorded file system.
 type drill struct {
 	t      testing.TB
+	dir    string // instead of dir
 	seed   uint64
 	rng    *rand.Rand
 	rec    *vfs.Recorder
@@ -86,6 +87,9 @@ func (d *drill) options(fs vfs.FS, seed uint64) Options {
 	}
 	o := options(d.faulty, d.clock, seed)
 	o.SegmentSize = 20 << 10
+	if d.dir != "" {
+		o.Dir = d.dir
+	}
 	return o
 }
 
@@ -167,8 +171,8 @@ func (d *drill) run(steps int) {
 	}
 }
 
-// recovered opens what a power cut left, compares it with the promises, and makes one more, of which
-// rec, if fs is a record, has a note.
+// recovered opens what a power cut left, compares it with the promises, and makes one more, which
+// is noted if fs is a record.
 func (d *drill) recovered(fs vfs.FS, p *promises) error {
 	o := d.options(fs, d.rng.Uint64())
 	// An index, and an honest disk, would have known the last acknowledged group.
@@ -214,16 +218,16 @@ func (d *drill) recovered(fs vfs.FS, p *promises) error {
 				groups[number])
 		}
 	}
-	if to := r.Lanes[laneOf(1)]; to < p.position {
+	to := r.Lanes[laneOf(1)]
+	if to < p.position {
 		return fmt.Errorf("the lane ends at %d, acknowledged up to %d", to, p.position)
 	}
 	note := func(any) {}
 	if rec, ok := fs.(*vfs.Recorder); ok {
 		note = rec.Note
 	}
-	d.tag++
-	more := offered{max(d.tag, p.position)}
-	d.tag = more[0]
+	d.tag = max(d.tag+1, to)
+	more := offered{d.tag}
 	note(more)
 	g, err := j.Append(tagBatch(d.t, more...))
 	if err != nil {
@@ -237,8 +241,8 @@ func (d *drill) recovered(fs vfs.FS, p *promises) error {
 	return nil
 }
 
-// recoveredTwice ends a recovery, at any moment of it, by a kill and by power cuts, and now and then
-// the one that follows as well.
+// recoveredTwice ends a recovery, at any moment of it, by a kill and by power cuts, and now and
+// then the one that follows as well.
 func (d *drill) recoveredTwice(fs *vfs.Mem, p *promises, depth int) (recoveries int, err error) {
 	rec := vfs.Record(fs)
 	if err := d.recovered(rec, p); err != nil || depth == 0 {

@@ -206,7 +206,7 @@ func TestAPowerCutAtAnyMomentLosesNothingAcknowledged(t *testing.T) {
 		}
 		seeds, share = []uint64{seed}, 1
 	case os.Getenv("SLUICE_SOAK") == "1":
-		for seed := range uint64(50) {
+		for seed := range uint64(12) {
 			seeds = append(seeds, seed+2)
 		}
 		share = 1

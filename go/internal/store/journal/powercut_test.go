@@ -125,7 +125,7 @@ func (d *drill) append() {
 			g.Release()
 			return
 		}
-		if !errors.Is(err, ErrUnwritable) || try == 3 {
+		if !errors.Is(err, ErrUnwritable) || try == 12 { // two faults may be armed
 			d.t.Fatalf("seed %d: append: %v", d.seed, err)
 		}
 	}

@@ -144,9 +144,8 @@ func (c *Cut) States(rng *rand.Rand, most int) iter.Seq[*Mem] {
 				return 0
 			})
 		}
-		// A name that is there opens the decisions about its file, so there may be more than in none.
-		most := most
 		if open < 16 && 1<<open <= most {
+			// A name that is there may bring decisions about its file: more than were counted.
 			for set := 1; set < 1<<open; set++ {
 				if !yield(chosen(func(i int) bool { return i >= open || set>>i&1 == 1 })) {
 					return

@@ -145,6 +145,7 @@ func (s *Store) commit() error {
 // replay decides the same.
 func (s *Store) apply(g *journal.Group) error {
 	s.delivers, s.repeats = false, nil
+	clear(s.revived)
 	meta := s.index.Meta()
 	if g.Number <= meta.Applied {
 		return s.relocate(g)
@@ -223,6 +224,7 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 			}
 			return err
 		}
+		s.revived[f.Seq] = true
 	}
 	meta := s.index.Meta()
 	r := &s.scratch
@@ -353,6 +355,9 @@ func (s *Store) queue(dest uint32) *queue {
 }
 
 func (s *Store) applyOutcome(o *event.Outcome) error {
+	if o.Copied && !s.revived[o.Seq] {
+		return nil
+	}
 	delete(s.deferred, deliveryID{o.Seq, o.Destination})
 	r, err := s.index.Load(o.Seq)
 	if r == nil || err != nil {
@@ -382,7 +387,14 @@ func (s *Store) applyOutcome(o *event.Outcome) error {
 	}
 	s.index.Change(r)
 	s.standings.move(r.ID, r.State())
-	s.queue(o.Destination).update(r, d, false)
+	q := s.queue(o.Destination)
+	q.update(r, d, false)
+	switch {
+	case d.Living() && !wasLiving:
+		s.needFrom = min(s.needFrom, r.Seq)
+	case wasLiving && !d.Living() && s.running.Load():
+		q.ended.add(s.opt.elapsed())
+	}
 	return nil
 }
 

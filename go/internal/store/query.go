@@ -204,18 +204,34 @@ func (s *Store) Event(id event.ID) (Detail, error) {
 		return Detail{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	detail := Detail{Event: s.event(r)}
-	if detail.Attempts, err = s.index.Attempts(r.Seq); err != nil {
+	if detail.Attempts, err = s.attempts(r); err != nil {
 		return Detail{}, s.readFault(err)
-	}
-	for i := range r.Deliveries {
-		if d := &r.Deliveries[i]; d.Plain {
-			detail.Attempts = append(detail.Attempts, plainAttempt(r.Seq, d))
-		}
 	}
 	slices.SortStableFunc(detail.Attempts, func(a, b event.Outcome) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Destination, b.Destination))
 	})
 	return detail, nil
+}
+
+// attempts gives all that became of an event's deliveries. Those of one destination are in order.
+func (s *Store) attempts(r *index.Record) ([]event.Outcome, error) {
+	list, err := s.index.Attempts(r.Seq)
+	for i := range r.Deliveries {
+		if d := &r.Deliveries[i]; d.Plain {
+			list = append(list, plainAttempt(r.Seq, d))
+		}
+	}
+	return list, err
+}
+
+// history is attempts of an event that is committed.
+func (s *Store) history(seq event.Seq) ([]event.Outcome, error) {
+	r, err := s.index.Get(seq)
+	if r == nil || err != nil {
+		return nil, s.readFault(err)
+	}
+	list, err := s.attempts(r)
+	return list, s.readFault(err)
 }
 
 // DeadLetters lists dead letters, the newest event's first. State is not looked at.
@@ -331,6 +347,7 @@ func (s *Store) Stats() Stats {
 	out := Stats{
 		JournalBytes: space.UsedBytes, Events: meta.Counts.Events, Durable: s.journal.Durable(),
 		Applied: meta.Applied, Flushed: s.flushed, Writable: space.Writable, Oldest: space.Oldest,
+		Undelivered: s.undelivered(), DeadDropped: s.deadGone,
 		CPU: CPU{
 			Committer: s.committer.Total(), Applier: time.Duration(s.applier.Load()),
 			Engine: s.index.Background(),
@@ -342,15 +359,34 @@ func (s *Store) Stats() Stats {
 	}
 	slices.SortFunc(out.Sources, func(a, b SourceStats) int { return cmp.Compare(a.Source, b.Source) })
 	for id, n := range meta.Counts.Destinations {
+		q := s.queue(id)
 		out.Destinations = append(out.Destinations, DestinationStats{
 			Destination: id, Backlog: n.Backlog, Dead: n.Dead, Oldest: s.oldestWaiting(id),
-			Leased: uint64(s.queue(id).leased),
+			Leased: uint64(q.leased), Rate: q.ended.perSecond(s.opt.elapsed()),
 		})
 	}
 	slices.SortFunc(out.Destinations, func(a, b DestinationStats) int {
 		return cmp.Compare(a.Destination, b.Destination)
 	})
 	return out
+}
+
+// undelivered looks for the oldest event that must be kept, from where the last look found it. s.mu
+// is held.
+func (s *Store) undelivered() time.Time {
+	if s.commit() != nil {
+		return time.Time{} // the applier meets it as well, and tells everyone
+	}
+	r, err := s.index.FirstNeeded(s.needFrom)
+	switch {
+	case err != nil: // damage is told to whoever needs the row
+		return time.Time{}
+	case r == nil:
+		s.needFrom = event.NewSeq(s.committed+1, 0)
+		return time.Time{}
+	}
+	s.needFrom = r.Seq
+	return timeOf(r.Received)
 }
 
 // oldestWaiting looks at what is in memory and at the first that was never tried. Of retries that

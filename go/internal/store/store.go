@@ -61,6 +61,11 @@ type Store struct {
 	scratch   index.Record  // of the event that is being applied
 	delivers  bool          // the group that is being applied brings deliveries
 	repeats   []repeat      // of that group
+	// revived are events of that group that were known by nothing but their copies.
+	revived  map[event.Seq]bool
+	needFrom event.Seq // no event before it must be kept for a delivery
+	carried  int       // events whose groups are trimmed
+	deadGone uint64    // dead letters that retention took
 
 	applied atomic.Uint64
 	living  atomic.Int64 // deliveries
@@ -102,6 +107,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		opt: o, lock: lock, failed: make(chan struct{}),
 		queues: map[uint32]*queue{}, routes: map[uint32][]uint32{},
+		revived:  map[event.Seq]bool{},
 		deferred: map[deliveryID]event.Outcome{}, rolled: make(chan struct{}, 1),
 		houseDue: make(chan struct{}, 1),
 	}
@@ -130,6 +136,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Retention.MaxAge == 0 {
 		o.Retention.MaxAge = DefaultMaxAge
+	}
+	if o.Retention.DeadAge == 0 {
+		o.Retention.DeadAge = DefaultDeadAge
 	}
 	if o.LeaseTTL == 0 {
 		o.LeaseTTL = DefaultLeaseTTL

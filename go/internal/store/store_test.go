@@ -501,6 +501,10 @@ func TestRetentionKeepsWhatLives(t *testing.T) {
 		b.Finish(b.outcome(d, event.Dead, 0))
 	}
 	b.put()
+	if n := house(); n < full {
+		t.Fatalf("%d segments of %d are left; nobody has decided about their dead letters", n, full)
+	}
+	b.clock.advance(DefaultDeadAge)
 	if n := house(); n >= full {
 		t.Fatalf("%d segments are left", n)
 	}

@@ -297,14 +297,18 @@ func TestTrimKeepsTheLiving(t *testing.T) {
 	x.Meta().Counts.Events = 100
 	x.Meta().Counts.Sources[1] = &SourceCounts{Accepted: 100}
 	must(t, x.Commit())
-	list, err := x.Survivors(1, 80, 10)
+	list, err := x.Survivors(1, 80, 10, nil)
 	must(t, err)
 	if len(list) != 1 || list[0].Seq.Group() != 40 {
 		t.Fatalf("survivors %+v", list)
 	}
-	dead, err := x.Trim(80)
+	fifth := func(r *Record, _ *Delivery) bool { return r.Seq.Group()%5 == 0 }
+	if list, err = x.Survivors(1, 80, 100, fifth); err != nil || len(list) != 16 {
+		t.Fatalf("%d survivors with dead letters, %v", len(list), err)
+	}
+	dead, stay, err := x.Trim(80, nil)
 	must(t, err)
-	if dead != 79 || x.Meta().Counts.Events != 21 || x.Meta().Counts.Destinations[1].Dead != 19 {
+	if dead != 79 || stay != 1 || x.Meta().Counts.Events != 21 || x.Meta().Counts.Destinations[1].Dead != 19 {
 		t.Errorf("%d dead letters went, %+v", dead, x.Meta().Counts)
 	}
 	if got := fmt.Sprint(rows(t, x)); got != "map[a:1 d:1 e:21 f:1 g:3 l:3 m:1 t:22 u:2 v:19 x:19]" {

@@ -15,6 +15,7 @@ type Config struct {
 	Workers  int    `yaml:"workers"`
 	RingSize Size   `yaml:"ring_size"` // per worker
 
+	Journal   Journal    `yaml:"journal"`
 	Listeners []Listener `yaml:"listeners"`
 	HTTP      HTTP       `yaml:"http"`
 	Admission Admission  `yaml:"admission"`

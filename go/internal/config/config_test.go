@@ -192,7 +192,7 @@ func TestWhatIsReadIsWhatIsWritten(t *testing.T) {
 	if got := string(orders.Secrets[0].Reveal()); got != `{"key_id":"k1","value":"hunter2-orders"}` {
 		t.Errorf("a secret of parts is %s", got)
 	}
-	if orders.Verify == nil || orders.Verify.Line != 63 || !orders.Verify.Exact {
+	if orders.Verify == nil || orders.Verify.Line != 69 || !orders.Verify.Exact {
 		t.Errorf("the scheme is %+v", orders.Verify)
 	}
 	archive, _ := c.Destination("archive")
@@ -410,6 +410,7 @@ func TestRestartIsNeededForWhatIsOpenedOnce(t *testing.T) {
 		base + "http: {max_body: 2MiB}\nsources: {a: {provider: none}}\n": nil,
 		"data_dir: /b\nworkers: 2\nring_size: 32MiB\nshm_dir: /s\n": {
 			"data_dir", "shm_dir", "workers", "ring_size", "admin.socket"},
+		base + "journal: {retention: {age: 9d}}\n":                   {"journal"},
 		base + "admin: {http: ''}\n":                                 {"admin.http"},
 		base + "redis: {url: 'env:R'}\nalerts: {url: 'http://x/'}\n": {"redis"},
 		base + "listeners: [{address: 127.0.0.1:1}]\nhttp: {max_connections: 7}\n": {

@@ -26,6 +26,7 @@ func (r *reader) config(top item) *Config {
 		between(1, workersMax))
 	c.RingSize = value(t, "ring_size", defaultRing, parseSize, powerOfTwo,
 		between(Size(ringSizeMin), Size(ringSizeMax)))
+	c.Journal = r.journal(r.table(t.get("journal")))
 	c.Listeners = r.listeners(t.get("listeners"))
 	c.HTTP = r.http(r.table(t.get("http")))
 	c.Admission = r.admission(r.table(t.get("admission")))
@@ -40,6 +41,7 @@ func (r *reader) config(top item) *Config {
 	r.rings(c)
 	r.addresses(c)
 	r.clientCertificates(c)
+	r.windows(c)
 	r.doubts(c)
 	return c
 }

@@ -13,6 +13,7 @@ func (c *Config) NeedsRestart(next *Config) []string {
 	}
 	differ("data_dir", c.DataDir != next.DataDir)
 	differ("shm_dir", c.ShmDir != next.ShmDir)
+	differ("journal", c.Journal != next.Journal)
 	differ("workers", c.Workers != next.Workers)
 	differ("ring_size", c.RingSize != next.RingSize)
 	differ("listeners", !reflect.DeepEqual(c.Listeners, next.Listeners))

@@ -167,7 +167,8 @@ func (d *Daemon) open(ctx context.Context) error {
 	}
 	d.store, err = store.Open(ctx, store.Options{
 		Dir: c.DataDir, Log: d.log, Witness: witness, Describe: d.ids.describe, FS: d.openFaults(),
-		Repeated: d.repeated,
+		Retention: retentionOf(c),
+		Repeated:  d.repeated,
 	})
 	if err != nil {
 		return err

@@ -308,7 +308,8 @@ func TestTrimKeepsTheLiving(t *testing.T) {
 	}
 	dead, stay, err := x.Trim(80, nil)
 	must(t, err)
-	if dead != 79 || stay != 1 || x.Meta().Counts.Events != 21 || x.Meta().Counts.Destinations[1].Dead != 19 {
+	if dead != 79 || stay != 1 || x.Meta().Counts.Events != 21 ||
+		x.Meta().Counts.Destinations[1].Dead != 19 {
 		t.Errorf("%d dead letters went, %+v", dead, x.Meta().Counts)
 	}
 	if got := fmt.Sprint(rows(t, x)); got != "map[a:1 d:1 e:21 f:1 g:3 l:3 m:1 t:22 u:2 v:19 x:19]" {

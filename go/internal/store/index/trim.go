@@ -18,8 +18,8 @@ type Survivor struct {
 	Loc journal.Loc
 }
 
-// Keep tells whether an event stays for a dead letter that it has. Those that Record.Needed tells of
-// stay in any case. nil: none does.
+// Keep tells whether an event stays for a dead letter that it has. Those that Record.Needed tells
+// of stay in any case. nil: none does.
 type Keep func(*Record, *Delivery) bool
 
 // Survivors gives up to count events that need a segment or one before it, of the groups up to

@@ -50,7 +50,8 @@ func TestAnotherHostDeliversWhatThisOneCouldNot(t *testing.T) {
 	if n := next.len(); n != len(bodies) {
 		t.Errorf("%d deliveries, want %d: one each, and none of what was delivered", n, len(bodies))
 	}
-	if e := to.event(done); e.GetEvent().GetState() != "delivered" || string(e.GetBody()) != `{"n":-1}` {
+	e := to.event(done)
+	if e.GetEvent().GetState() != "delivered" || string(e.GetBody()) != `{"n":-1}` {
 		t.Errorf("the delivered one is %v", e)
 	}
 	found := to.events(&pb.EventFilter{ProviderId: "move-7", Type: "push"})

@@ -194,7 +194,7 @@ func (s *Store) apply(g *journal.Group) error {
 func (s *Store) relocate(g *journal.Group) error {
 	for i := range g.Frames {
 		f := &g.Frames[i]
-		if f.Kind != journal.KindEvent {
+		if f.Kind != journal.KindEvent || f.Damaged {
 			continue
 		}
 		r, err := s.index.Load(f.Seq)

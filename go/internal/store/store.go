@@ -292,7 +292,9 @@ func (s *Store) follow(ctx context.Context, io index.Options, found *journal.Rec
 		return err
 	}
 	s.loadFilters()
-	if err := s.replay(ctx, s.index.Meta().Applied+1); err != nil {
+	// From the last group that the index has: it may have moved since (see Settle), in a run whose
+	// later words the index has lost.
+	if err := s.replay(ctx, s.index.Meta().Applied); err != nil {
 		return err
 	}
 	if err := s.trimBehind(); err != nil {

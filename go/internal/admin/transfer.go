@@ -55,6 +55,9 @@ func (s *Service) export(id event.ID, send func(*pb.ExportedEvent) error) error 
 	}
 	names := s.o.Store.Catalogue()
 	payload, err := s.o.Store.Read(detail.Seq)
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, shmabi.ErrFrame) {
+		return err
+	}
 	if err != nil {
 		return send(&pb.ExportedEvent{
 			Detail: &pb.EventDetail{Event: eventLine(&detail.Event, names)}, Lost: err.Error(),

@@ -220,3 +220,40 @@ func TestWhatCannotBeImportedIsNamed(t *testing.T) {
 		t.Errorf("an event that breaks off: %v", err)
 	}
 }
+
+// lossy is a store that cannot read one event.
+type lossy struct {
+	Store
+	lost event.ID
+	err  error
+}
+
+func (l *lossy) Read(seq event.Seq) (Payload, error) {
+	p, err := l.Store.Read(seq)
+	if err == nil && event.ID(p.Frame().C().EventID()) == l.lost {
+		p.Release()
+		return nil, l.err
+	}
+	return p, err
+}
+
+func TestAnEventThatCannotBeReadIsNamedInItsPlace(t *testing.T) {
+	broken := &lossy{err: store.ErrLost}
+	b := newBench(t, func(o *Options) { broken.Store, o.Store = o.Store, broken })
+	ids := b.take(1, 3)
+	broken.lost = ids[1]
+	list := b.exportAll(&pb.ExportEventsRequest{})
+	if len(list) != 3 || list[1].GetLost() == "" || list[0].GetLost()+list[2].GetLost() != "" ||
+		list[1].GetDetail().GetEvent().GetId() != ids[1].String() {
+		t.Errorf("exported %v", list)
+	}
+	broken.err = store.ErrClosed // that is no damage
+	stream, err := b.ExportEvents(t.Context(), &pb.ExportEventsRequest{})
+	b.must(err)
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("a store that closes: %v", err)
+	}
+}

@@ -216,8 +216,8 @@ func TestTheGroupInDoubtIsWrittenBeforeAnythingElse(t *testing.T) {
 	}
 }
 
-// The group in doubt is written again elsewhere. An index that had it, and that lost what it was told
-// of the new place, must be told again: the old place ends before it.
+// The group in doubt is written again elsewhere. An index that had it, and that lost what it was
+// told of the new place, must be told again: the old place ends before it.
 func TestAGroupThatMovedIsFoundAfterTheNextCrash(t *testing.T) {
 	for _, kill := range []bool{true, false} {
 		rng := rand.New(rand.NewPCG(4, 4))

@@ -23,7 +23,7 @@ const (
 func eventsCommand() *cobra.Command {
 	return group("events", "what was accepted, and what became of it",
 		eventsListCommand(), eventsShowCommand(), eventsTailCommand(), eventsReplayCommand(),
-		eventsGapsCommand())
+		eventsGapsCommand(), eventsExportCommand(), eventsImportCommand())
 }
 
 func eventsListCommand() *cobra.Command {
@@ -156,6 +156,7 @@ func printDetail(w io.Writer, d *pb.EventDetail) error {
 	t := table(w, "id", e.GetId())
 	row(t, "source", e.GetSource())
 	row(t, "sender's id", e.GetProviderId())
+	row(t, "type", e.GetType())
 	row(t, "received", when(e.GetReceivedNs())+" from "+d.GetPeer())
 	row(t, "state", e.GetState())
 	row(t, "acknowledged", d.GetAcknowledge())

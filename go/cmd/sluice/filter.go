@@ -11,8 +11,8 @@ import (
 
 // filterFlags pick events or dead letters.
 type filterFlags struct {
-	source, destination, state, since, until, providerID string
-	ids                                                  []string
+	source, destination, state, since, until, providerID, kind string
+	ids                                                        []string
 }
 
 // add makes the flags; dead letters have no other state.
@@ -27,18 +27,19 @@ func (f *filterFlags) add(flags *pflag.FlagSet, states bool) {
 	flags.StringVar(&f.until, "until", "", "before this `TIME`")
 	flags.StringArrayVar(&f.ids, "id", nil, "this event; repeats")
 	flags.StringVar(&f.providerID, "provider-id", "", "with this id of the sender's own")
+	flags.StringVar(&f.kind, "type", "", "of this type of the sender's own, `push` or invoice.paid")
 }
 
 // empty tells whether everything matches.
 func (f *filterFlags) empty() bool {
-	return f.source+f.destination+f.state+f.since+f.until+f.providerID == "" && len(f.ids) == 0
+	return f.source+f.destination+f.state+f.since+f.until+f.providerID+f.kind == "" && len(f.ids) == 0
 }
 
 // filter checks the flags; ids may also stand as arguments.
 func (f *filterFlags) filter(args []string, now time.Time) (*pb.EventFilter, error) {
 	out := &pb.EventFilter{
 		Source: f.source, Destination: f.destination, State: f.state, ProviderId: f.providerID,
-		Ids: slices.Concat(args, f.ids),
+		Type: f.kind, Ids: slices.Concat(args, f.ids),
 	}
 	var err error
 	if out.SinceNs, err = parseMoment("--since", f.since, now); err != nil {

@@ -53,7 +53,7 @@ func rootCommand() *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		runCommand(), checkCommand(), doctorCommand(),
+		runCommand(), checkCommand(), doctorCommand(), fsckCommand(),
 		statusCommand(), topCommand(),
 		eventsCommand(), deadLettersCommand(), limitsCommand(),
 		breakersCommand(), faultCommand(), sendCommand(), verifyCommand(),

@@ -123,6 +123,7 @@ type eventShape struct {
 	ID           string                  `json:"id"`
 	Source       string                  `json:"source"`
 	ProviderID   string                  `json:"provider_id"`
+	Type         string                  `json:"type"`
 	ReceivedAt   *string                 `json:"received_at"`
 	Size         uint64                  `json:"size"`
 	State        string                  `json:"state"`
@@ -139,7 +140,7 @@ type eventDestinationShape struct {
 
 func newEventShape(e *pb.Event) eventShape {
 	out := eventShape{
-		ID: e.GetId(), Source: e.GetSource(), ProviderID: e.GetProviderId(),
+		ID: e.GetId(), Source: e.GetSource(), ProviderID: e.GetProviderId(), Type: e.GetType(),
 		ReceivedAt: moment(e.GetReceivedNs()), Size: e.GetSize(), State: e.GetState(),
 		Destinations: []eventDestinationShape{},
 	}
@@ -171,6 +172,7 @@ type attemptShape struct {
 	NextAttemptAt *string `json:"next_attempt_at"`
 	Error         string  `json:"error"`
 	By            string  `json:"by"`
+	Blocks        bool    `json:"blocks,omitempty"`
 }
 
 func newDetailShape(e *pb.EventDetail) detailShape {
@@ -185,7 +187,7 @@ func newDetailShape(e *pb.EventDetail) detailShape {
 	for _, a := range e.GetAttempts() {
 		out.Attempts = append(out.Attempts, attemptShape{a.GetDestination(), a.GetOutcome(),
 			a.GetAttempt(), a.GetCode(), moment(a.GetAtNs()), moment(a.GetNextNs()), a.GetError(),
-			a.GetBy()})
+			a.GetBy(), a.GetBlocks()})
 	}
 	return out
 }

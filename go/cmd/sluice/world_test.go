@@ -44,6 +44,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{frames: map[event.Seq]shmabi.Frame{}, limit: 16, breakers: worldBreakers()}
 	w.add(t, 1, "evt-1", "{\"n\":1}\n", deliveries{{Destination: 1, State: event.Delivered,
 		Attempts: 1, Code: 200}})
+	w.events[0].Type = "push"
 	w.add(t, 2, "evt-2", "\x00\x01", deliveries{
 		{Destination: 1, State: event.Delivered, Attempts: 2, Code: 200},
 		{Destination: 2, State: event.DeadLetter, Attempts: 16, Code: 503,
@@ -103,9 +104,14 @@ func (w *world) Stats() store.Stats {
 
 func (w *world) Events(f store.Filter) (store.Page[store.Event], error) {
 	var page store.Page[store.Event]
-	for _, d := range slices.Backward(w.events) {
+	events := slices.Clone(w.events)
+	if !f.Oldest {
+		slices.Reverse(events)
+	}
+	for _, d := range events {
 		e := d.Event
-		if (f.Source != 0 && f.Source != e.Source) || (f.State != 0 && f.State != e.State) ||
+		if (f.Type != "" && f.Type != e.Type) ||
+			(f.Source != 0 && f.Source != e.Source) || (f.State != 0 && f.State != e.State) ||
 			(!f.ID.IsZero() && f.ID != e.ID) || (f.Limit > 0 && len(page.Items) == f.Limit) ||
 			(!f.Since.IsZero() && e.Received.Before(f.Since)) {
 			continue
@@ -184,6 +190,22 @@ func picked[T any](items []T, r store.Replay, id func(T) event.ID) (n int) {
 func (w *world) DropDead(_ context.Context, f store.Filter, _, _ string) (int, error) {
 	page, err := w.DeadLetters(f)
 	return len(page.Items), err
+}
+
+func (w *world) Import(_ context.Context, list []store.Imported) (r store.ImportResult, err error) {
+	for _, e := range list {
+		if id := event.ID(e.Frame.C().EventID()); w.knows(id) {
+			r.Known++
+			continue
+		}
+		r.Taken++
+	}
+	return r, nil
+}
+
+func (w *world) knows(id event.ID) bool {
+	_, err := w.Event(id)
+	return err == nil
 }
 
 func (w *world) Limits() admin.Limits {

@@ -45,6 +45,7 @@ func eventLine(e *store.Event, names *event.Catalogue) *pb.Event {
 	line := &pb.Event{
 		Id: e.ID.String(), Source: names.SourceName(e.Source), ProviderId: e.ProviderID,
 		ReceivedNs: e.Received.UnixNano(), Size: uint64(e.Size), State: e.State.String(),
+		Type: e.Type,
 	}
 	for _, d := range e.Destinations {
 		line.Destinations = append(line.Destinations, &pb.EventDestination{
@@ -70,11 +71,14 @@ func (s *Service) GetEvent(_ context.Context, r *pb.GetEventRequest) (*pb.EventD
 		return nil, fault(err)
 	}
 	defer payload.Release()
-	names := s.o.Store.Catalogue()
+	return eventDetail(&detail, payload, s.o.Store.Catalogue()), nil
+}
+
+// eventDetail copies all of a payload: the message is encoded after it was given back.
+func eventDetail(detail *store.Detail, payload Payload, names *event.Catalogue) *pb.EventDetail {
 	out := &pb.EventDetail{
 		Event:  eventLine(&detail.Event, names),
 		Method: string(payload.Method()), Target: string(payload.Target()),
-		// A copy: the message is encoded after the payload was given back.
 		Body:        append([]byte{}, payload.Body()...),
 		Acknowledge: acknowledge(shmabi.Ack(payload.Frame().C().Ack())),
 		SecretIndex: uint32(payload.Frame().C().SecretIndex()),
@@ -92,10 +96,10 @@ func (s *Service) GetEvent(_ context.Context, r *pb.GetEventRequest) (*pb.EventD
 		out.Attempts = append(out.Attempts, &pb.Attempt{
 			Destination: names.DestinationName(o.Destination), Outcome: o.Kind.String(),
 			Attempt: uint32(o.Attempt), Code: uint32(o.Code), AtNs: o.At, NextNs: o.Next,
-			Error: o.Err, By: o.By,
+			Error: o.Err, By: o.By, Blocks: o.Blocks,
 		})
 	}
-	return out, nil
+	return out
 }
 
 func acknowledge(a shmabi.Ack) string {

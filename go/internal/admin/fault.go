@@ -25,9 +25,12 @@ func fault(err error) error {
 		return status.FromContextError(err).Err()
 	case errors.Is(err, store.ErrNotFound):
 		code = codes.NotFound
-	case errors.Is(err, ErrNotNow):
+	case errors.Is(err, store.ErrImport):
+		code = codes.InvalidArgument
+	case errors.Is(err, ErrNotNow), errors.Is(err, store.ErrFull):
 		code = codes.FailedPrecondition
-	case errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrNotSettled):
+	case errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrNotSettled),
+		errors.Is(err, store.ErrUnwritable):
 		code = codes.Unavailable
 	case errors.Is(err, shmabi.ErrFrame):
 		code = codes.DataLoss

@@ -77,13 +77,11 @@ func newBench(t *testing.T, change func(*Options)) *bench {
 		Dir: t.TempDir(), SegmentBytes: 1 << 20, Log: slog.New(slog.DiscardHandler),
 		LockWait: -1, Retention: store.Retention{MaxAge: -1},
 		Now: func() time.Time { return began.Add(time.Hour) },
-		Identify: func(f shmabi.Frame) string {
-			e, err := f.Event()
-			if err != nil || e.HeaderCount() == 0 {
-				return ""
+		Describe: func(source string, f shmabi.Frame, use func(id, kind []byte)) {
+			if e, err := f.Event(); err == nil && e.HeaderCount() > 0 {
+				_, value := e.Header(0)
+				use(value, []byte("type of "+source))
 			}
-			_, value := e.Header(0)
-			return string(value)
 		},
 	})
 	b.must(err)

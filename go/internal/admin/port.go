@@ -23,6 +23,7 @@ type Store interface {
 	ReplayEvents(ctx context.Context, f store.Filter, r store.Replay) (int, error)
 	ReplayDead(ctx context.Context, f store.Filter, r store.Replay) (int, error)
 	DropDead(ctx context.Context, f store.Filter, reason, by string) (int, error)
+	Import(ctx context.Context, list []store.Imported) (store.ImportResult, error)
 }
 
 // Payload is the request of one event as it came. All of it ends with Release.
@@ -31,6 +32,7 @@ type Payload interface {
 	Method() []byte
 	Target() []byte
 	Peer() netip.AddrPort
+	Client() []byte
 	HeaderCount() int
 	Header(i int) (name, value []byte)
 	Body() []byte

@@ -26,6 +26,7 @@ func (s *Service) selection(f *pb.EventFilter) (selection, error) {
 	names := s.o.Store.Catalogue()
 	base := store.Filter{
 		Since: timeOf(f.GetSinceNs()), Until: timeOf(f.GetUntilNs()), ProviderID: f.GetProviderId(),
+		Type: f.GetType(),
 	}
 	var err error
 	if base.Source, err = number(f.GetSource(), "source", names.Sources); err != nil {

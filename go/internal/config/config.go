@@ -18,6 +18,7 @@ type Config struct {
 	Sandbox  string `yaml:"sandbox"`   // auto | off | require
 	User     string `yaml:"user"`      // whom the data plane becomes where the daemon is root
 
+	Journal   Journal    `yaml:"journal"`
 	Listeners []Listener `yaml:"listeners"`
 	HTTP      HTTP       `yaml:"http"`
 	Admission Admission  `yaml:"admission"`

@@ -192,7 +192,7 @@ func TestWhatIsReadIsWhatIsWritten(t *testing.T) {
 	if got := string(orders.Secrets[0].Reveal()); got != `{"key_id":"k1","value":"hunter2-orders"}` {
 		t.Errorf("a secret of parts is %s", got)
 	}
-	if orders.Verify == nil || orders.Verify.Line != 78 || !orders.Verify.Exact {
+	if orders.Verify == nil || orders.Verify.Line != 84 || !orders.Verify.Exact {
 		t.Errorf("the scheme is %+v", orders.Verify)
 	}
 	archive, _ := c.Destination("archive")
@@ -410,6 +410,7 @@ func TestRestartIsNeededForWhatIsOpenedOnce(t *testing.T) {
 		base + "ring_size: 32MiB\nlisteners: [{address: ':1'}]\n":         nil,
 		"data_dir: /b\nworkers: 1\nshm_dir: /s\n": {
 			"data_dir", "shm_dir", "admin.socket"},
+		base + "journal: {retention: {age: 9d}}\n":                   {"journal"},
 		base + "admin: {http: ''}\n":                                 {"admin.http"},
 		base + "redis: {url: 'env:R'}\nalerts: {url: 'http://x/'}\n": {"redis"},
 	} {

@@ -38,6 +38,7 @@ func (r *reader) config(top item) *Config {
 	c.Driver = value(t, "driver", "auto", oneOf("auto", "io_uring", "epoll"))
 	c.Sandbox = value(t, "sandbox", "auto", oneOf("auto", "off", "require"))
 	c.User = value(t, "user", defaultUser, parseText, r.knownUser)
+	c.Journal = r.journal(r.table(t.get("journal")))
 	c.Listeners = r.listeners(t.get("listeners"))
 	c.HTTP = r.http(r.table(t.get("http")), c.Workers)
 	c.Admission = r.admission(r.table(t.get("admission")))
@@ -53,6 +54,7 @@ func (r *reader) config(top item) *Config {
 	r.memory(c)
 	r.addresses(c)
 	r.clientCertificates(c)
+	r.windows(c)
 	r.doubts(c)
 	return c
 }

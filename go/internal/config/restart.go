@@ -16,6 +16,7 @@ func (c *Config) NeedsRestart(next *Config) []string {
 	}
 	differ("data_dir", c.DataDir != next.DataDir)
 	differ("shm_dir", c.ShmDir != next.ShmDir)
+	differ("journal", c.Journal != next.Journal)
 	differ("admin.socket", c.Admin.Socket != next.Admin.Socket)
 	differ("admin.address", c.Admin.Address != next.Admin.Address)
 	differ("admin.http", c.Admin.HTTP != next.Admin.HTTP)

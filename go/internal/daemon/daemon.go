@@ -207,9 +207,14 @@ func (d *Daemon) open(ctx context.Context) error {
 	if id != ([16]byte{}) {
 		witness = durableGroup(c, id)
 	}
+	// An index that is built again is searched by what senders call their events.
+	if p, err := newPlan(c, nil); err == nil {
+		d.ids.use(p)
+	}
 	d.store, err = store.Open(ctx, store.Options{
-		Dir: c.DataDir, Log: d.log, Witness: witness, Identify: d.ids.of, FS: d.openFaults(),
-		Repeated: d.repeated,
+		Dir: c.DataDir, Log: d.log, Witness: witness, Describe: d.ids.describe, FS: d.openFaults(),
+		Retention: retentionOf(c),
+		Repeated:  d.repeated,
 	})
 	if err != nil {
 		return err

@@ -169,8 +169,10 @@ func (d *Daemon) observeFacts() observe.Facts {
 		Journal: observe.Journal{
 			UsedBytes: uint64(space.UsedBytes), TotalBytes: uint64(space.TotalBytes),
 			Events: stats.Events, OldestAge: age(space.Oldest),
-			Writable: space.Writable, Full: space.Full,
-			Durable: stats.Durable, Applied: stats.Applied,
+			Writable: space.Writable, Full: space.Full, Headroom: uint64(space.Headroom),
+			UndeliveredAge: age(stats.Undelivered), DeadDropped: stats.DeadDropped,
+			RetentionAge: time.Duration(d.o.Config.Journal.Retention.Age),
+			Durable:      stats.Durable, Applied: stats.Applied,
 			Committer: stats.CPU.Committer, Applier: stats.CPU.Applier, Engine: stats.CPU.Engine,
 		},
 	}
@@ -193,6 +195,7 @@ func (d *Daemon) observeFacts() observe.Facts {
 		f.Destinations = append(f.Destinations, observe.Destination{
 			Name: names.DestinationName(s.Destination), Backlog: s.Backlog,
 			OldestAge: age(s.Oldest), Dead: s.Dead, Inflight: uint64(now.InFlight),
+			Rate: s.Rate, Drain: drain(s),
 			Limit:   uint64(now.Limit),
 			Breaker: breakerNumbers[d.protect.State(s.Destination)],
 		})

@@ -16,40 +16,40 @@ type locked struct {
 
 func newLocked(find *provider.Identifier) *locked { return &locked{find: find} }
 
-func (l *locked) identify(r *provider.Request) string {
+// identify calls use with the id and the type of a request.
+func (l *locked) identify(r *provider.Request, use func(id, kind []byte)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	id, _ := l.find.Identify(r)
-	return string(id)
+	use(l.find.Identify(r))
 }
 
-// identifiers find the sender's own ids of stored events, for listings, under the config of now:
-// the id is in the request, not in what the journal decides by.
+// identifiers find what the senders of stored events call them, for searches and listings, under
+// the config of now: it is in the request, not in what the journal decides by.
 type identifiers struct {
-	bySource atomic.Pointer[map[uint32]*locked]
+	bySource atomic.Pointer[map[string]*locked]
 }
 
 // use takes plans up; where two know a source, the later one counts.
 func (i *identifiers) use(plans ...*plan) {
-	next := make(map[uint32]*locked)
+	next := make(map[string]*locked)
 	for _, p := range plans {
-		for id, find := range p.identify {
-			next[id] = newLocked(find)
+		for name, find := range p.identify {
+			next[name] = newLocked(find)
 		}
 	}
 	i.bySource.Store(&next)
 }
 
-// of is the id of a stored event; empty where it has none, or its source is gone.
-func (i *identifiers) of(f shmabi.Frame) string {
+// describe calls use with the id and the type of a stored event, unless its source is gone.
+func (i *identifiers) describe(source string, f shmabi.Frame, use func(id, kind []byte)) {
 	sources := i.bySource.Load()
 	if sources == nil {
-		return ""
+		return
 	}
-	find := (*sources)[f.D().SourceID()]
+	find := (*sources)[source]
 	e, err := f.Event()
 	if find == nil || err != nil {
-		return ""
+		return
 	}
 	r := provider.Request{
 		Method: e.Method(), Target: e.Target(), Body: e.Body(),
@@ -59,5 +59,5 @@ func (i *identifiers) of(f shmabi.Frame) string {
 		name, value := e.Header(n)
 		r.Headers = append(r.Headers, provider.Field{Name: name, Value: value})
 	}
-	return find.identify(&r)
+	find.identify(&r, use)
 }

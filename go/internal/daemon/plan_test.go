@@ -251,22 +251,25 @@ sources:
 		return f
 	}
 	var ids identifiers
-	if got := ids.of(frame(1)); got != "" {
+	of := func(source string) (found string) {
+		ids.describe(source, frame(1), func(id, kind []byte) { found = string(id) + string(kind) })
+		return found
+	}
+	if got := of("a"); got != "" {
 		t.Errorf("%q before there is a config", got)
 	}
 	ids.use(p)
-	a, b := numbers(p)["a"], numbers(p)["b"]
-	if got := ids.of(frame(a)) + " " + ids.of(frame(b)); got != "from-header from-body" {
+	if got := of("a") + " " + of("b"); got != "from-header from-body" {
 		t.Errorf("found %q", got)
 	}
-	if got := ids.of(frame(99)); got != "" {
+	if got := of("c"); got != "" {
 		t.Errorf("%q for a source that is none", got)
 	}
 	// While one config follows another, both are known, and the later one's word counts.
 	next := planOf(t, &p.catalogue, strings.Replace(withIDs, "header:X-Id", "none", 1))
-	delete(next.identify, b)
+	delete(next.identify, "b")
 	ids.use(p, next)
-	if got := ids.of(frame(a)) + ids.of(frame(b)); got != "from-body" {
+	if got := of("a") + of("b"); got != "from-body" {
 		t.Errorf("found %q", got)
 	}
 }

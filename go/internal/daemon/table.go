@@ -23,8 +23,8 @@ type plan struct {
 	table     *ingest.Table
 	snapshot  *pb.Snapshot // its listeners in the config's order
 	files     *tlsfiles.Files
-	// identify finds the sender's own id of an event again, by source.
-	identify map[uint32]*provider.Identifier
+	// identify finds the sender's own id and type of an event again, by the name of its source.
+	identify map[string]*provider.Identifier
 }
 
 // newPlan gives every name of a config its number: the one it had before, or a new one. Numbers are
@@ -57,7 +57,7 @@ func newPlan(c *config.Config, before *event.Catalogue) (*plan, error) {
 				HandshakeRate:       uint32(c.HTTP.HandshakeRate),
 			},
 		},
-		identify: make(map[uint32]*provider.Identifier),
+		identify: make(map[string]*provider.Identifier),
 	}
 	for i := range c.Sources {
 		if err := p.addSource(&c.Sources[i], &next); err != nil {
@@ -93,7 +93,7 @@ func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
 	if err != nil {
 		return err
 	}
-	p.identify[id] = identifier
+	p.identify[s.Name] = identifier
 	p.table.Sources[id] = &ingest.Source{
 		ID: id, Name: s.Name, Route: routeOf(names, id, to), Ack: ackOf(s.Acknowledge),
 		Verifier: verifier, Unverified: scheme.Unsigned(), Enforce: s.Enforce,
@@ -218,11 +218,13 @@ func orderKey(s *config.Source, id uint32) (func(*provider.Request) uint64, erro
 	}
 	shared := newLocked(find)
 	return func(r *provider.Request) uint64 {
-		key := shared.identify(r)
-		if key == "" {
-			return 0
-		}
-		return ingest.HashKey(id, []byte(key))
+		var key uint64
+		shared.identify(r, func(value, _ []byte) {
+			if len(value) > 0 {
+				key = ingest.HashKey(id, value)
+			}
+		})
+		return key
 	}, nil
 }
 

@@ -48,6 +48,9 @@ type Outcome struct {
 	// Blocks, of Dead only: what comes later under the same ordering key waits until an operator
 	// replays or drops this one.
 	Blocks bool
+	// Copied tells that it was recorded before, and comes again with its event, which was copied
+	// forward in the same group: it counts only where the event is known by that copy alone.
+	Copied bool
 }
 
 // ErrMax bounds Outcome.Err and Outcome.By in bytes.

@@ -90,11 +90,23 @@ var (
 	journalOldest   = desc("journal_oldest_seconds", "Age of the oldest event that is kept.")
 	journalWritable = desc("journal_writable", "1 while events can be made durable.")
 	journalFull     = desc("journal_full", "1 while senders get 503 for want of space.")
-	journalDurable  = desc("journal_durable_group", "Last group that is durable.")
-	journalApplied  = desc("journal_applied_group", "Last durable group that the index has.")
+	journalHeadroom = desc("journal_headroom_bytes",
+		"Bytes that the journal may grow by before senders get 503.")
+	undelivered = desc("undelivered_oldest_seconds",
+		"Age of the oldest event that is not delivered, over all destinations; 0: none.")
+	retention = desc("retention_headroom_seconds", "How much older the oldest event that is not "+
+		"delivered may grow before delivered ones of its time are dropped; below 0 it is kept all "+
+		"the same.")
+	deadDropped    = desc("dead_letters_dropped_total", "Dead letters that retention took.")
+	journalDurable = desc("journal_durable_group", "Last group that is durable.")
+	journalApplied = desc("journal_applied_group", "Last durable group that the index has.")
 
 	backlog = desc("backlog_events", "Deliveries that wait or are being retried.", "destination")
 	oldest  = desc("backlog_oldest_seconds", "Age of the oldest event that waits.", "destination")
+	drain   = desc("backlog_drain_seconds", "Time that the backlog takes at the rate of the last "+
+		"minute, should nothing come; +Inf: nothing ends.", "destination")
+	ended = desc("delivery_rate", "Deliveries that end a second, in the last minute.",
+		"destination")
 	dead    = desc("dead_letters", "Deliveries that were given up.", "destination")
 	leased  = desc("delivery_inflight", "Attempts in flight.", "destination")
 	gaps    = desc("gaps", "Stretches of refusals in the ledger, see `sluice events gaps`.")
@@ -152,6 +164,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, d := range facts.Destinations {
 		s.gauge(backlog, float64(d.Backlog), d.Name)
 		s.gauge(oldest, d.OldestAge.Seconds(), d.Name)
+		s.gauge(drain, d.Drain, d.Name)
+		s.gauge(ended, d.Rate, d.Name)
 		s.gauge(dead, float64(d.Dead), d.Name)
 		s.gauge(leased, float64(d.Inflight), d.Name)
 		s.gauge(allowed, float64(d.Limit), d.Name)
@@ -294,6 +308,10 @@ func (s scrape) journal(j Journal) {
 	s.gauge(journalOldest, j.OldestAge.Seconds())
 	s.gauge(journalWritable, truth(j.Writable))
 	s.gauge(journalFull, truth(j.Full))
+	s.gauge(journalHeadroom, float64(j.Headroom))
+	s.gauge(undelivered, j.UndeliveredAge.Seconds())
+	s.gauge(retention, (j.RetentionAge - j.UndeliveredAge).Seconds())
+	s.counter(deadDropped, float64(j.DeadDropped))
 	s.gauge(journalDurable, float64(j.Durable))
 	s.gauge(journalApplied, float64(j.Applied))
 	s.counter(committerCPU, j.Committer.Seconds())

@@ -75,7 +75,12 @@ type Journal struct {
 	Events                uint64
 	OldestAge             time.Duration
 	Writable, Full        bool
-	Durable, Applied      uint64 // groups
+	Headroom              uint64 // bytes until it is full
+	// UndeliveredAge is of the oldest event that is not delivered; 0: there is none. RetentionAge is
+	// how long delivered ones are kept.
+	UndeliveredAge, RetentionAge time.Duration
+	DeadDropped                  uint64 // dead letters that retention took
+	Durable, Applied             uint64 // groups
 	// Committer, Applier and Engine are the CPU time behind the verdict, by stage.
 	Committer, Applier, Engine time.Duration
 }
@@ -95,9 +100,12 @@ type Destination struct {
 	Backlog   uint64
 	OldestAge time.Duration
 	Dead      uint64
-	Inflight  uint64
-	Limit     uint64 // attempts that may be in flight
-	Breaker   Breaker
+	// Rate is deliveries that end a second, Drain the seconds that the backlog takes at it; infinite
+	// where nothing ends.
+	Rate, Drain float64
+	Inflight    uint64
+	Limit       uint64 // attempts that may be in flight
+	Breaker     Breaker
 }
 
 // BreakerLook is one breaker with the signals that it follows.

@@ -38,8 +38,11 @@ type Options struct {
 	// delivery (ack level delivered). The applier calls it, so it may ask State, and must not wait
 	// for the store otherwise. What Open and Settle read is not told. nil: nobody wants to know.
 	Repeated func(repeat, first event.ID)
-	// Identify reads the provider's own event ID out of a frame, for listings; nil: they have none.
-	Identify func(shmabi.Frame) string
+	// Describe calls use with the ID and the type that the sender gave the event of a frame, nil for
+	// none; both end with use. source is the name of its source. Listings show them and find events
+	// by them: what was appended when Describe knew another place for them is found by that. It is
+	// called from several goroutines. nil: events have neither.
+	Describe func(source string, f shmabi.Frame, use func(id, kind []byte))
 	// LockWait is how long Open waits for another owner of Dir to leave; 0 is DefaultLockWait,
 	// negative does not wait.
 	LockWait time.Duration
@@ -47,9 +50,9 @@ type Options struct {
 	seams
 }
 
-// Retention bounds what the journal keeps. Whole segments go, oldest first, and only ones without a
-// living delivery and without a dead letter that blocks: what is undelivered, or an operator's to
-// decide, is never dropped.
+// Retention bounds what the journal keeps. Whole segments go, oldest first. What is undelivered,
+// blocks others, or is a dead letter that nobody has decided about is copied forward before, where
+// it is little; where it is much its segment stays. When that fills the space, intake stops.
 type Retention struct {
 	// MaxAge is how long a segment is kept after its last event; 0 is DefaultMaxAge, negative is
 	// for ever. It must not be shorter than the longest dedup window.
@@ -57,11 +60,16 @@ type Retention struct {
 	// MaxBytes is the most the journal may take; 0 leaves it to the file system. From
 	// TrimShare of it on segments go before MaxAge; over FullShare Space says Full.
 	MaxBytes int64
+	// DeadAge is how long a dead letter that blocks nothing is kept, from when it died; 0 is
+	// DefaultDeadAge, negative is for ever. When space is short, those that are too many to be
+	// copied forward go before their time: Stats.DeadDropped counts them.
+	DeadAge time.Duration
 }
 
 // Defaults of Options.
 const (
 	DefaultMaxAge   = 7 * 24 * time.Hour
+	DefaultDeadAge  = 30 * 24 * time.Hour
 	DefaultLeaseTTL = 15 * time.Minute
 	DefaultLockWait = 5 * time.Second
 )
@@ -124,6 +132,8 @@ type Space struct {
 	UsedBytes, TotalBytes int64
 	// Oldest is the received time of the oldest event kept; zero: none.
 	Oldest time.Time
+	// Headroom is how many bytes the journal may grow by before it is Full; 0: it is.
+	Headroom int64
 	// Living counts deliveries that are neither delivered nor dead.
 	Living uint64
 }
@@ -165,7 +175,8 @@ type Event struct {
 	Seq        event.Seq
 	ID         event.ID
 	Source     uint32
-	ProviderID string // what Options.Identify read; empty: none
+	ProviderID string // what Options.Describe reads; empty: none
+	Type       string // what it read when the event came; empty: none
 	Received   time.Time
 	Size       uint32 // of the body
 	Route      uint32
@@ -205,10 +216,13 @@ type Filter struct {
 	Since, Until time.Time
 	ID           event.ID
 	ProviderID   string
+	Type         string
 	// Limit ends the page; 0 is all.
 	Limit int
 	// Before is Page.Next of the page before; the zero Cursor begins at the newest.
 	Before Cursor
+	// Oldest lists events the other way round; dead letters never are.
+	Oldest bool
 }
 
 // Cursor is a place in a listing.
@@ -236,6 +250,21 @@ type DestinationStats struct {
 	Oldest      time.Time // received time of the oldest that is waiting; zero: none
 	Dead        uint64
 	Leased      uint64
+	// Rate is deliveries that ended a second, delivered or given up, in the last minute.
+	Rate float64
+}
+
+// Drain is how long the backlog takes at the rate of the last minute, should nothing come; false:
+// nothing ends.
+func (d DestinationStats) Drain() (time.Duration, bool) {
+	switch {
+	case d.Backlog == 0:
+		return 0, true
+	case d.Rate == 0:
+		return 0, false
+	}
+	seconds := min(float64(d.Backlog)/d.Rate, (1000 * 24 * time.Hour).Seconds())
+	return time.Duration(seconds * float64(time.Second)), true
 }
 
 // CPU is the processor time that the work behind the verdict has taken since Open.
@@ -250,6 +279,11 @@ type Stats struct {
 	JournalBytes int64
 	Events       uint64 // kept, duplicates left out
 	Oldest       time.Time
+	// Undelivered is the received time of the oldest event that a delivery is still to be made of,
+	// or that blocks others; zero: none.
+	Undelivered time.Time
+	// DeadDropped counts the dead letters that retention took since Open.
+	DeadDropped  uint64
 	Durable      uint64 // last durable group
 	Applied      uint64 // last group in the index
 	Flushed      uint64 // last group in the index that a power loss leaves there

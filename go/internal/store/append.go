@@ -24,20 +24,27 @@ func (s *Store) Work() <-chan struct{} { return s.outbox.work }
 // group survives power loss. After an error that wraps ErrUnwritable nothing of the batch is
 // durable: append the same batch again later, with backoff; the group goes to a fresh segment.
 func (s *Store) Append(b Batch) error {
-	if s.closed.Load() {
-		return ErrClosed
-	}
-	if err := s.Err(); err != nil {
+	if err := s.usable(); err != nil {
 		return err
-	}
-	if !s.settled.Load() {
-		return ErrNotSettled
 	}
 	s.appendMu.Lock()
 	defer s.appendMu.Unlock()
 	began := s.committer.Begin()
 	defer s.committer.End(began)
 	return s.append(b)
+}
+
+// usable tells why nothing may be appended; nil: it may.
+func (s *Store) usable() error {
+	switch {
+	case s.closed.Load():
+		return ErrClosed
+	case s.Err() != nil:
+		return s.Err()
+	case !s.settled.Load():
+		return ErrNotSettled
+	}
+	return nil
 }
 
 // ErrUnwritable is wrapped when a group reached no segment: the disk's fault.
@@ -51,25 +58,30 @@ func (s *Store) append(b Batch) error {
 	}
 	waiting := s.gather(b.Frames)
 	g, err := s.journal.Append(&journal.Batch{
-		Spans: b.Spans, Frames: b.Frames, Outcomes: p.outcomes, Config: p.config(),
-		LaneEnds: p.ends, Rescues: p.rescues, LowSpace: low,
+		Spans: b.Spans, Frames: b.Frames, Outcomes: append(p.outcomes, p.history...),
+		Config: p.config(), LaneEnds: p.ends, Rescues: p.rescues, LowSpace: low,
 	})
 	if err != nil {
 		s.failing.Store(errors.Is(err, ErrUnwritable))
 		s.owed.Store(len(b.Spans) > 0 || len(b.Frames) > 0)
 		return fmt.Errorf("append group: %w", err)
 	}
-	s.failing.Store(false)
 	s.owed.Store(false)
-	s.recent.addAll(s.fresh)
 	tickets := s.outbox.sent(p)
-	s.handoff.put(item{group: g, tickets: tickets}, waiting || len(tickets) > 0)
+	s.appended(g, tickets, waiting || len(tickets) > 0)
+	return nil
+}
+
+// appended hands a durable group on. urgent tells that somebody waits for what comes of it.
+func (s *Store) appended(g *journal.Group, tickets []*ticket, urgent bool) {
+	s.failing.Store(false)
+	s.recent.addAll(s.fresh)
+	s.handoff.put(item{group: g, tickets: tickets}, urgent)
 	if g.Segment != s.segment {
 		s.segment = g.Segment
 		s.space.forget()
 		notify(s.rolled)
 	}
-	return nil
 }
 
 // pack takes from the outbox what has room beside the frames.

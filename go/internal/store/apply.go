@@ -145,6 +145,7 @@ func (s *Store) commit() error {
 // replay decides the same.
 func (s *Store) apply(g *journal.Group) error {
 	s.delivers, s.repeats = false, nil
+	clear(s.revived)
 	meta := s.index.Meta()
 	if g.Number <= meta.Applied {
 		return s.relocate(g)
@@ -193,7 +194,7 @@ func (s *Store) apply(g *journal.Group) error {
 func (s *Store) relocate(g *journal.Group) error {
 	for i := range g.Frames {
 		f := &g.Frames[i]
-		if f.Kind != journal.KindEvent {
+		if f.Kind != journal.KindEvent || f.Damaged {
 			continue
 		}
 		r, err := s.index.Load(f.Seq)
@@ -223,6 +224,7 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 			}
 			return err
 		}
+		s.revived[f.Seq] = true
 	}
 	meta := s.index.Meta()
 	r := &s.scratch
@@ -240,6 +242,17 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 	}
 	meta.Horizon = max(meta.Horizon, r.Received)
 	r.Horizon = meta.Horizon
+	if f.Rescued { // the index was lost, and with it the horizon of then
+		r.Horizon = min(r.Horizon, r.Received+int64(index.Late))
+	}
+	if s.opt.Describe != nil {
+		s.opt.Describe(s.Catalogue().SourceName(r.Source), frame, func(id, kind []byte) {
+			r.Type = s.index.TypeNumber(kind)
+			if len(id) > 0 {
+				s.index.AddSenderID(r.Seq, index.HashSenderID(id))
+			}
+		})
+	}
 	sums := meta.Counts.Sources[r.Source]
 	if sums == nil {
 		sums = new(index.SourceCounts)
@@ -308,7 +321,7 @@ func (s *Store) dedup(r *index.Record, c shmabi.CLine) (first event.ID, repeated
 // known of the event is a copy that came after younger ones.
 func (s *Store) route(r *index.Record, rescued bool) error {
 	destinations, ok := s.routes[r.Route]
-	if !ok {
+	if !ok && r.Route != RouteImported {
 		s.opt.Log.Error("event names a route that no catalogue has; it is stored and goes nowhere",
 			"id", r.ID, "route", r.Route)
 	}
@@ -342,6 +355,9 @@ func (s *Store) queue(dest uint32) *queue {
 }
 
 func (s *Store) applyOutcome(o *event.Outcome) error {
+	if o.Copied && !s.revived[o.Seq] {
+		return nil
+	}
 	delete(s.deferred, deliveryID{o.Seq, o.Destination})
 	r, err := s.index.Load(o.Seq)
 	if r == nil || err != nil {
@@ -354,6 +370,7 @@ func (s *Store) applyOutcome(o *event.Outcome) error {
 		}
 		r.Deliveries = append(r.Deliveries, index.Delivery{Destination: o.Destination})
 		d = &r.Deliveries[len(r.Deliveries)-1]
+		s.index.AddDestination(r.Seq, o.Destination)
 	}
 	wasLiving, wasLetter, held := d.Living(), d.Letter(), d.Holds()
 	if !s.move(r, d, o) {
@@ -370,7 +387,14 @@ func (s *Store) applyOutcome(o *event.Outcome) error {
 	}
 	s.index.Change(r)
 	s.standings.move(r.ID, r.State())
-	s.queue(o.Destination).update(r, d, false)
+	q := s.queue(o.Destination)
+	q.update(r, d, false)
+	switch {
+	case d.Living() && !wasLiving:
+		s.needFrom = min(s.needFrom, r.Seq)
+	case wasLiving && !d.Living() && s.running.Load():
+		q.ended.add(s.opt.elapsed())
+	}
 	return nil
 }
 

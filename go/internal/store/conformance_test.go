@@ -47,7 +47,9 @@ func TestTheStoreIsTheModel(t *testing.T) {
 	for _, window := range []int{windowMax, 4} {
 		for _, seed := range seeds(t) {
 			t.Run(fmt.Sprintf("window=%d/seed=%d", window, seed), func(t *testing.T) {
-				b := newBench(t, func(o *Options) { o.window = window })
+				b := newBench(t, func(o *Options) {
+					o.window, o.Describe = window, describe
+				})
 				p := &pair{
 					bench: b, m: newModel(testRoutes), rng: rand.New(rand.NewPCG(seed, 7)),
 				}
@@ -242,7 +244,7 @@ func (p *pair) putQueued() {
 
 // oldestLetters are the model's dead letters in the order in which commands go through them.
 func (p *pair) oldestLetters() []DeadLetter {
-	list := p.m.letters()
+	list := p.m.letters(Filter{})
 	slices.Reverse(list)
 	return list
 }
@@ -368,6 +370,12 @@ func (p *pair) filter() Filter {
 	if p.rng.IntN(3) == 0 {
 		f.Until = p.clock.Now().Add(-time.Duration(p.rng.Int64N(int64(10 * time.Hour))))
 	}
+	if p.rng.IntN(4) == 0 {
+		f.Type = fmt.Sprint(p.rng.IntN(11)) // there is no type 10
+	}
+	if seqs := p.m.seqs(); p.rng.IntN(5) == 0 && len(seqs) > 0 {
+		f.ProviderID = p.m.events[seqs[p.rng.IntN(len(seqs))]].ProviderID
+	}
 	if seqs := p.m.seqs(); p.rng.IntN(6) == 0 && len(seqs) > 0 {
 		f.ID = p.m.events[seqs[p.rng.IntN(len(seqs))]].ID
 	}
@@ -392,9 +400,12 @@ func (p *pair) compare() {
 	p.putQueued()
 	for range 4 {
 		f := p.filter()
+		f.Oldest = p.rng.IntN(3) == 0
 		same(p.t, fmt.Sprintf("events %+v", f), pages(p, f, p.Events), p.m.list(f))
 	}
-	same(p.t, "dead letters", pages(p, Filter{}, p.DeadLetters), p.m.letters())
+	same(p.t, "dead letters", pages(p, Filter{}, p.DeadLetters), p.m.letters(Filter{}))
+	f := p.filter()
+	same(p.t, fmt.Sprintf("dead letters %+v", f), pages(p, f, p.DeadLetters), p.m.letters(f))
 	for seq, e := range p.m.events {
 		detail, err := p.Event(e.ID)
 		p.must(err)

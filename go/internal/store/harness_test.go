@@ -76,6 +76,16 @@ var testRoutes = event.Catalogue{
 	},
 }
 
+// describe finds a test's event under the header of its request, and its type in the last letter.
+func describe(_ string, f shmabi.Frame, use func(id, kind []byte)) {
+	e, err := f.Event()
+	if err != nil || e.HeaderCount() == 0 {
+		return
+	}
+	_, id := e.Header(0)
+	use(id, id[max(len(id)-1, 0):])
+}
+
 func testLog() *slog.Logger {
 	level := slog.LevelError + 1
 	if os.Getenv("STORE_LOG") != "" {

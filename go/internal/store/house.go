@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/go/internal/event"
 	"sluice/go/internal/store/index"
 	"sluice/go/internal/store/journal"
 )
@@ -48,6 +49,7 @@ func (s *Store) Space() Space {
 	living := s.living.Load()
 	space := s.journalSpace()
 	return Space{
+		Headroom:  space.Headroom(living),
 		Oldest:    timeOf(s.oldest.Load()),
 		Writable:  s.settled.Load() && !s.failing.Load() && s.Err() == nil && s.journal.Writable(),
 		Full:      space.Full(living),
@@ -135,10 +137,13 @@ func (s *Store) reclaim() error {
 func (s *Store) flush(ctx context.Context) error {
 	s.mu.Lock()
 	err := s.commit()
-	group := s.committed
+	group, idle := s.committed, s.committed == s.flushed
 	s.mu.Unlock()
 	if err != nil {
 		return s.fail(err)
+	}
+	if idle {
+		return nil // an engine that is asked writes a file, whether there is anything or not
 	}
 	done, err := s.index.Flush()
 	if err != nil {
@@ -156,7 +161,7 @@ func (s *Store) flush(ctx context.Context) error {
 }
 
 // trim drops the oldest segments that nobody needs: past their age, or because space runs short,
-// without anything that must be kept, and with the index on disk behind them.
+// what must be kept copied forward, and with the index on disk behind them.
 func (s *Store) trim(ctx context.Context) error {
 	for _, segment := range s.journal.Segments() {
 		if segment.Current {
@@ -174,33 +179,52 @@ func (s *Store) trimOne(ctx context.Context, segment journal.SegmentInfo) (bool,
 	age := s.opt.Now().Sub(segment.LastTime)
 	old := s.opt.Retention.MaxAge > 0 && age > s.opt.Retention.MaxAge
 	short := s.spaceShort()
-	if !old && !short {
+	if !old && !short || segment.LastGroup > s.onDisk() {
 		return false, nil
 	}
-	survivors, err := s.survivors(segment)
+	// Dead letters go with their segment only for want of space, and only where they are many.
+	keep := s.keepsLetter
+	survivors, err := s.survivors(segment, keep)
+	if err == nil && short && !s.few(segment, survivors) {
+		keep = nil
+		survivors, err = s.survivors(segment, nil)
+	}
 	if err != nil {
 		return false, err
 	}
 	if len(survivors) > 0 {
-		if !short || !s.settled.Load() {
+		if !s.settled.Load() || !s.few(segment, survivors) {
 			return false, nil
 		}
-		if ok, err := s.rescue(ctx, segment, survivors); !ok || err != nil {
+		if err := s.rescue(ctx, survivors); err != nil {
 			return false, err
 		}
 	}
-	return s.dropSegment(segment)
+	return s.dropSegment(segment, keep)
+}
+
+// onDisk is the last group that the index has on disk.
+func (s *Store) onDisk() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flushed
+}
+
+// keepsLetter tells whether a dead letter is kept, as far as its age goes.
+func (s *Store) keepsLetter(_ *index.Record, d *index.Delivery) bool {
+	age := s.opt.Retention.DeadAge
+	return age < 0 || s.opt.Now().Sub(time.Unix(0, d.At)) < age
 }
 
 // survivors are the events that still need a segment, one more than may be rescued at the most.
-func (s *Store) survivors(segment journal.SegmentInfo) ([]index.Survivor, error) {
+func (s *Store) survivors(segment journal.SegmentInfo, keep index.Keep) ([]index.Survivor, error) {
 	s.mu.Lock()
 	err := s.commit()
 	s.mu.Unlock()
 	if err != nil {
 		return nil, s.fail(err)
 	}
-	list, err := s.index.Survivors(segment.Number, segment.LastGroup, rescueMax+1)
+	list, err := s.index.Survivors(segment.Number, segment.LastGroup, rescueMax+1, keep)
 	return list, s.readFault(err)
 }
 
@@ -209,37 +233,54 @@ const (
 	// quarter of it does. More would win no space: intake stops, and delivering makes room.
 	rescueMax      = 1024
 	rescueBytesMax = 2 << 20
+	// carriedMax bounds the events of trimmed groups: their rows are written again with each trim,
+	// and a search by the sender's id goes through them.
+	carriedMax = 16 << 10
 )
 
-// rescue copies events to the end of the journal under their old names. It tells whether they are
-// few enough.
-func (s *Store) rescue(ctx context.Context, segment journal.SegmentInfo,
-	survivors []index.Survivor) (bool, error) {
-	size := 0
+// few tells whether survivors may be copied forward.
+func (s *Store) few(segment journal.SegmentInfo, survivors []index.Survivor) bool {
+	s.mu.Lock()
+	trimmed, carried := event.NewSeq(s.index.Meta().Trimmed+1, 0), s.carried
+	s.mu.Unlock()
+	size := int64(0)
 	for _, v := range survivors {
-		size += int(v.Loc.Length)
+		size += int64(v.Loc.Length)
+		if v.Seq >= trimmed {
+			carried++
+		}
 	}
-	if len(survivors) > rescueMax || size > rescueBytesMax || int64(size) > segment.End/4 {
-		return false, nil
-	}
-	var list []journal.Rescue
+	return len(survivors) <= rescueMax && size <= min(rescueBytesMax, segment.End/4) &&
+		carried <= carriedMax
+}
+
+// rescue copies events to the end of the journal under their old names.
+func (s *Store) rescue(ctx context.Context, survivors []index.Survivor) error {
+	var list []rescue
 	for _, v := range survivors {
 		lease, err := s.journal.Read(v.Loc)
 		if err != nil {
-			return false, fmt.Errorf("rescue event %d: %w", v.Seq, err)
+			return fmt.Errorf("rescue event %d: %w", v.Seq, err)
 		}
 		// A copy, because it stays queued should the wait below end early.
-		list = append(list, journal.Rescue{Seq: v.Seq, Frame: bytes.Clone(lease.Bytes)})
+		one := rescue{Rescue: journal.Rescue{Seq: v.Seq, Frame: bytes.Clone(lease.Bytes)}}
 		lease.Release()
+		if one.history, err = s.history(v.Seq); err != nil {
+			return err
+		}
+		for i := range one.history {
+			one.history[i].Copied = true
+		}
+		list = append(list, one)
 	}
 	err := s.submit(ctx, func(t *ticket) { s.outbox.addRescues(list, t) })
 	if err != nil {
-		return false, fmt.Errorf("rescue %d events: %w", len(list), err)
+		return fmt.Errorf("rescue %d events: %w", len(list), err)
 	}
-	return true, nil
+	return nil
 }
 
-func (s *Store) dropSegment(segment journal.SegmentInfo) (bool, error) {
+func (s *Store) dropSegment(segment journal.SegmentInfo, keep index.Keep) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if segment.LastGroup > s.flushed {
@@ -249,26 +290,29 @@ func (s *Store) dropSegment(segment journal.SegmentInfo) (bool, error) {
 		return false, s.fail(err)
 	}
 	// A replay may have given an event back its life since it was looked at.
-	needed, err := s.index.Survivors(segment.Number, segment.LastGroup, 1)
+	needed, err := s.index.Survivors(segment.Number, segment.LastGroup, 1, keep)
 	if len(needed) > 0 || err != nil {
 		return false, s.readFault(err)
 	}
-	dead, err := s.index.Trim(segment.LastGroup)
+	dead, carried, err := s.index.Trim(segment.LastGroup, keep)
 	if err == nil {
 		err = s.findOldest()
 	}
 	if err != nil {
 		return false, s.fail(err)
 	}
+	s.carried = carried
 	if err := s.journal.Drop(segment.Number); err != nil {
 		return false, fmt.Errorf("drop segment %d: %w", segment.Number, err)
 	}
 	s.space.forget()
 	if dead > 0 {
+		s.deadGone += uint64(dead)
 		s.opt.Log.Warn("retention dropped dead letters", "segment", segment.Number,
-			"dead_letters", dead)
+			"dead_letters", dead, "for_space", keep == nil)
 	}
-	s.opt.Log.Info("segment dropped", "segment", segment.Number, "last_group", segment.LastGroup)
+	s.opt.Log.Info("segment dropped", "segment", segment.Number, "last_group", segment.LastGroup,
+		"carried_forward", carried)
 	return true, nil
 }
 
@@ -298,7 +342,11 @@ func (s *Store) trimBehind() error {
 		return nil
 	}
 	// Only damage takes a segment with living deliveries. They stay, to be named one by one when
-	// they cannot be read.
-	_, err := s.index.Trim(last)
+	// they cannot be read. So do dead letters whose frames were copied forward.
+	first := segments[0].Number
+	_, carried, err := s.index.Trim(last, func(r *index.Record, _ *index.Delivery) bool {
+		return r.Loc.Segment >= first
+	})
+	s.carried = carried
 	return err
 }

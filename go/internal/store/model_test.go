@@ -74,6 +74,7 @@ func (m *model) add(seq event.Seq, f shmabi.Frame) {
 		},
 		key: c.DedupKey(), until: int64(c.DedupUntilNS()), order: c.OrderKey(),
 	}
+	describe("", f, func(id, kind []byte) { e.ProviderID, e.Type = string(id), string(kind) })
 	if first := m.first(e, received); first != nil {
 		e.First, e.key = first.ID, [16]byte{}
 	} else {
@@ -280,7 +281,9 @@ func (e *modelEvent) line() Event {
 
 func (m *model) list(f Filter) (list []Event) {
 	seqs := m.seqs()
-	slices.Reverse(seqs)
+	if !f.Oldest {
+		slices.Reverse(seqs)
+	}
 	for _, seq := range seqs {
 		e := m.events[seq].line()
 		if f.Source != 0 && f.Source != e.Source ||
@@ -288,7 +291,8 @@ func (m *model) list(f Filter) (list []Event) {
 			f.State != 0 && f.State != e.State ||
 			!f.Since.IsZero() && e.Received.Before(f.Since) ||
 			!f.Until.IsZero() && !e.Received.Before(f.Until) ||
-			!f.ID.IsZero() && f.ID != e.ID {
+			!f.ID.IsZero() && f.ID != e.ID ||
+			f.Type != "" && f.Type != e.Type || f.ProviderID != "" && f.ProviderID != e.ProviderID {
 			continue
 		}
 		if _, d := m.find(seq, f.Destination); f.Destination != 0 && d == nil {
@@ -302,11 +306,17 @@ func (m *model) list(f Filter) (list []Event) {
 	return list
 }
 
-func (m *model) letters() (list []DeadLetter) {
+func (m *model) letters(f Filter) (list []DeadLetter) {
 	for _, seq := range m.seqs() {
 		e := m.events[seq]
+		if f.Source != 0 && f.Source != e.Source || !f.ID.IsZero() && f.ID != e.ID ||
+			f.Type != "" && f.Type != e.Type || f.ProviderID != "" && f.ProviderID != e.ProviderID {
+			continue
+		}
 		for _, d := range e.dests {
-			if d.letter() {
+			if d.letter() && (f.Destination == 0 || f.Destination == d.Destination) &&
+				(f.Since.IsZero() || !d.At.Before(f.Since)) &&
+				(f.Until.IsZero() || d.At.Before(f.Until)) {
 				list = append(list, DeadLetter{
 					Seq: seq, ID: e.ID, Source: e.Source, Destination: d.Destination,
 					Attempts: d.Attempts, Code: d.Code, LastError: d.LastError, At: d.At,

@@ -191,8 +191,7 @@ func (s *Store) operateOn(c *command, after, last event.Seq) (list []event.Outco
 			return false
 		case f.Limit > 0 && c.taken == f.Limit:
 			return false
-		case d == nil && !f.matches(r), d != nil && !f.matchesDead(r, d),
-			f.ProviderID != "" && s.providerID(r) != f.ProviderID:
+		case d == nil && !f.matches(r), d != nil && !f.matchesDead(r, d), !s.toldBy(f, r):
 			return true
 		}
 		to = r.Seq
@@ -200,16 +199,15 @@ func (s *Store) operateOn(c *command, after, last event.Seq) (list []event.Outco
 		c.of(r, d, func(o event.Outcome) { list = append(list, o) })
 		return true
 	}
+	q := index.Query{After: after, Before: last + 1, Oldest: true}
 	switch {
 	case c.ids != nil:
 		err = s.named(c, after, yield)
+	case !s.narrow(f, &q):
 	case c.dead:
-		err = s.index.DeadForwards(after, last, yield)
+		err = s.index.Dead(q, 0, yield)
 	default:
-		err = s.index.Events(index.Query{
-			Source: f.Source, State: f.State, Since: nsOf(f.Since), After: after, Before: last + 1,
-			Oldest: true,
-		}, func(r *index.Record) bool { return yield(r, nil) })
+		err = s.index.Events(q, func(r *index.Record) bool { return yield(r, nil) })
 	}
 	return list, to, more, err
 }

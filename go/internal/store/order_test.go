@@ -174,9 +174,11 @@ func TestARescuedHeadStillGoesFirst(t *testing.T) {
 	named := current()
 	fill(func() bool { return current() > named })
 	b.loseIndex()
-	if d, err := b.Event(a); err != nil || d.State != event.Pending {
+	if d, err := b.Event(a); err != nil || d.State != event.Retrying || len(d.Attempts) != 1 {
 		t.Fatalf("the copy alone should tell of it: %+v, %v", d, err)
 	}
+	b.wantLeased("while the head is not due")
+	b.clock.advance(time.Hour)
 	b.end(event.Done, b.wantLeased("after the index was lost", a)...)
 	b.wantLeased("then", waiting)
 }

@@ -37,10 +37,12 @@ type outbox struct {
 	work      chan struct{}
 }
 
-// rescue is an event that goes to the end of the journal, so that its segment may go.
+// rescue is an event that goes to the end of the journal, so that its segment may go, with what
+// became of it until then.
 type rescue struct {
 	journal.Rescue
-	wait *ticket
+	history []event.Outcome
+	wait    *ticket
 }
 
 type laneEnd struct {
@@ -66,6 +68,7 @@ type parcel struct {
 	ends      []event.LaneID
 	catalogue *newCatalogue
 	rescues   []journal.Rescue
+	history   []event.Outcome // of the rescues
 }
 
 func (p *parcel) empty() bool {
@@ -89,11 +92,12 @@ func (o *outbox) holds() bool {
 	return len(o.outcomes) > 0 || len(o.ends) > 0 || o.catalogue != nil || len(o.rescues) > 0
 }
 
-func (o *outbox) addRescues(list []journal.Rescue, wait *ticket) {
+func (o *outbox) addRescues(list []rescue, wait *ticket) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range list {
-		o.rescues = append(o.rescues, rescue{r, wait})
+		r.wait = wait
+		o.rescues = append(o.rescues, r)
 	}
 	wait.left += len(list)
 	notify(o.work)
@@ -173,10 +177,12 @@ func (o *outbox) take(room int, lanes bool) (p parcel) {
 	if !lanes {
 		size := 0
 		for _, r := range o.rescues {
-			if size += len(r.Frame); size > rescueBytesMax && len(p.rescues) > 0 {
+			size += len(r.Frame) + outcomesBytes(r.history)
+			if size > rescueBytesMax && len(p.rescues) > 0 {
 				break
 			}
 			p.rescues = append(p.rescues, r.Rescue)
+			p.history = append(p.history, r.history...)
 		}
 	}
 	if c := o.catalogue; c != nil && (len(c.text) < room || room == ownBytesMax) {
@@ -194,6 +200,14 @@ func (o *outbox) take(room int, lanes bool) (p parcel) {
 	}
 	p.outcomes = o.outcomes[:n:n]
 	return p
+}
+
+// outcomesBytes is what outcomes take in a group.
+func outcomesBytes(list []event.Outcome) (size int) {
+	for i := range list {
+		size += outcomeBytes + len(list[i].Err) + len(list[i].By)
+	}
+	return size
 }
 
 // sent takes a parcel that is durable out and gives the tickets that it fulfils.

@@ -57,29 +57,19 @@ func (s *Store) nextMove() <-chan struct{} {
 	return s.moved
 }
 
-// Events lists events, newest first.
+// Events lists events, newest first unless the filter says otherwise.
 func (s *Store) Events(f Filter) (Page[Event], error) {
 	var page Page[Event]
 	if err := s.seen(); err != nil {
 		return page, err
 	}
-	if !f.ID.IsZero() {
-		r, err := s.index.Find(f.ID)
-		if err != nil || r == nil || !f.matches(r) {
-			return page, s.readFault(err)
-		}
-		if e := s.event(r); f.ProviderID == "" || e.ProviderID == f.ProviderID {
-			page.Items = append(page.Items, e)
-		}
-		return page, nil
+	q := index.Query{Before: f.Before.Seq}
+	if f.Oldest {
+		q = index.Query{After: f.Before.Seq, Oldest: true}
 	}
-	q := index.Query{Source: f.Source, State: f.State, Since: nsOf(f.Since), Before: f.Before.Seq}
-	err := s.index.Events(q, func(r *index.Record) bool {
-		if !f.matches(r) {
-			return true
-		}
+	err := s.listed(&f, q, func(r *index.Record) bool {
 		e := s.event(r)
-		if f.ProviderID != "" && e.ProviderID != f.ProviderID {
+		if !f.told(&e) {
 			return true
 		}
 		if f.Limit > 0 && len(page.Items) == f.Limit {
@@ -92,6 +82,36 @@ func (s *Store) Events(f Filter) (Page[Event], error) {
 	return page, s.readFault(err)
 }
 
+// listed calls yield with the events that match, but for what told looks at. q says between which
+// places and in which order.
+func (s *Store) listed(f *Filter, q index.Query, yield func(*index.Record) bool) error {
+	if !f.ID.IsZero() {
+		r, err := s.index.Find(f.ID)
+		if r != nil && f.matches(r) {
+			yield(r)
+		}
+		return err
+	}
+	if !s.narrow(f, &q) {
+		return nil
+	}
+	return s.index.Events(q, func(r *index.Record) bool { return !f.matches(r) || yield(r) })
+}
+
+// narrow puts into a query what the index can look for. false: nothing can match.
+func (s *Store) narrow(f *Filter, q *index.Query) bool {
+	q.Source, q.Destination, q.State = f.Source, f.Destination, f.State
+	q.Since, q.Until = nsOf(f.Since), nsOf(f.Until)
+	if f.ProviderID != "" {
+		q.SenderID = index.HashSenderID([]byte(f.ProviderID))
+	}
+	known := true
+	if f.Type != "" {
+		q.Type, known = s.index.FindType(f.Type)
+	}
+	return known
+}
+
 // readFault stops the store when the index is damaged; other faults are the reader's alone.
 func (s *Store) readFault(err error) error {
 	if errors.Is(err, index.ErrDamaged) {
@@ -100,7 +120,13 @@ func (s *Store) readFault(err error) error {
 	return err
 }
 
-// matches checks all of a filter but for the provider's ID, which takes a read.
+// told checks what matches does not: what the sender said, which takes a read.
+func (f *Filter) told(e *Event) bool {
+	return (f.ProviderID == "" || f.ProviderID == e.ProviderID) &&
+		(f.Type == "" || f.Type == e.Type)
+}
+
+// matches checks all of a filter but for what the sender said.
 func (f *Filter) matches(r *index.Record) bool {
 	state := r.State()
 	return (f.Source == 0 || f.Source == r.Source) &&
@@ -128,8 +154,14 @@ func timeOf(ns int64) time.Time {
 func (s *Store) event(r *index.Record) Event {
 	e := Event{
 		Seq: r.Seq, ID: r.ID, Source: r.Source, Received: time.Unix(0, r.Received), Size: r.Size,
-		Route: r.Route, State: r.State(), First: r.First, ProviderID: s.providerID(r),
+		Route: r.Route, State: r.State(), First: r.First, Type: s.index.TypeName(r.Type),
 	}
+	s.describe(r, func(id, kind []byte) {
+		e.ProviderID = string(id)
+		if r.Type == index.TypeOther {
+			e.Type = string(kind)
+		}
+	})
 	for i := range r.Deliveries {
 		d := &r.Deliveries[i]
 		state := DeliveryState{
@@ -145,18 +177,18 @@ func (s *Store) event(r *index.Record) Event {
 	return e
 }
 
-// providerID reads the frame; one that is damaged has no provider's ID.
-func (s *Store) providerID(r *index.Record) string {
-	if s.opt.Identify == nil {
-		return ""
+// describe reads the frame for what its sender said; one that is damaged says nothing.
+func (s *Store) describe(r *index.Record, use func(id, kind []byte)) {
+	if s.opt.Describe == nil {
+		return
 	}
 	lease, err := s.journal.Read(r.Loc)
 	if err != nil {
 		s.opt.Log.Warn("event cannot be read for a listing", "id", r.ID, "err", err)
-		return ""
+		return
 	}
 	defer lease.Release()
-	return s.opt.Identify(lease.Bytes)
+	s.opt.Describe(s.Catalogue().SourceName(r.Source), lease.Bytes, use)
 }
 
 // Event tells all about one event. ErrNotFound: there is none, or retention took it.
@@ -172,18 +204,34 @@ func (s *Store) Event(id event.ID) (Detail, error) {
 		return Detail{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	detail := Detail{Event: s.event(r)}
-	if detail.Attempts, err = s.index.Attempts(r.Seq); err != nil {
+	if detail.Attempts, err = s.attempts(r); err != nil {
 		return Detail{}, s.readFault(err)
-	}
-	for i := range r.Deliveries {
-		if d := &r.Deliveries[i]; d.Plain {
-			detail.Attempts = append(detail.Attempts, plainAttempt(r.Seq, d))
-		}
 	}
 	slices.SortStableFunc(detail.Attempts, func(a, b event.Outcome) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Destination, b.Destination))
 	})
 	return detail, nil
+}
+
+// attempts gives all that became of an event's deliveries. Those of one destination are in order.
+func (s *Store) attempts(r *index.Record) ([]event.Outcome, error) {
+	list, err := s.index.Attempts(r.Seq)
+	for i := range r.Deliveries {
+		if d := &r.Deliveries[i]; d.Plain {
+			list = append(list, plainAttempt(r.Seq, d))
+		}
+	}
+	return list, err
+}
+
+// history is attempts of an event that is committed.
+func (s *Store) history(seq event.Seq) ([]event.Outcome, error) {
+	r, err := s.index.Get(seq)
+	if r == nil || err != nil {
+		return nil, s.readFault(err)
+	}
+	list, err := s.attempts(r)
+	return list, s.readFault(err)
 }
 
 // DeadLetters lists dead letters, the newest event's first. State is not looked at.
@@ -192,10 +240,12 @@ func (s *Store) DeadLetters(f Filter) (Page[DeadLetter], error) {
 	if err := s.seen(); err != nil {
 		return page, err
 	}
-	err := s.index.Dead(f.Before.Seq, f.Before.Destination, func(r *index.Record,
-		d *index.Delivery) bool {
-		if !f.matchesDead(r, d) ||
-			f.ProviderID != "" && s.providerID(r) != f.ProviderID {
+	q := index.Query{Before: f.Before.Seq}
+	if !s.narrow(&f, &q) {
+		return page, nil
+	}
+	err := s.index.Dead(q, f.Before.Destination, func(r *index.Record, d *index.Delivery) bool {
+		if !f.matchesDead(r, d) || !s.toldBy(&f, r) {
 			return true
 		}
 		if f.Limit > 0 && len(page.Items) == f.Limit {
@@ -219,6 +269,15 @@ func (f *Filter) matchesDead(r *index.Record, d *index.Delivery) bool {
 		(f.Since.IsZero() || d.At >= f.Since.UnixNano()) &&
 		(f.Until.IsZero() || d.At < f.Until.UnixNano()) &&
 		(f.ID.IsZero() || f.ID == r.ID)
+}
+
+// toldBy is told, of a record.
+func (s *Store) toldBy(f *Filter, r *index.Record) bool {
+	if f.ProviderID == "" && f.Type == "" {
+		return true
+	}
+	e := s.event(r)
+	return f.told(&e)
 }
 
 // tailPage is how many events Tail reads at a time.
@@ -270,7 +329,7 @@ func (s *Store) tailPage(f Filter, after, last event.Seq) (page []Event, to even
 			return false
 		}
 		if f.matches(r) {
-			if e := s.event(r); f.ProviderID == "" || e.ProviderID == f.ProviderID {
+			if e := s.event(r); f.told(&e) {
 				page = append(page, e)
 			}
 		}
@@ -288,6 +347,7 @@ func (s *Store) Stats() Stats {
 	out := Stats{
 		JournalBytes: space.UsedBytes, Events: meta.Counts.Events, Durable: s.journal.Durable(),
 		Applied: meta.Applied, Flushed: s.flushed, Writable: space.Writable, Oldest: space.Oldest,
+		Undelivered: s.undelivered(), DeadDropped: s.deadGone,
 		CPU: CPU{
 			Committer: s.committer.Total(), Applier: time.Duration(s.applier.Load()),
 			Engine: s.index.Background(),
@@ -299,15 +359,34 @@ func (s *Store) Stats() Stats {
 	}
 	slices.SortFunc(out.Sources, func(a, b SourceStats) int { return cmp.Compare(a.Source, b.Source) })
 	for id, n := range meta.Counts.Destinations {
+		q := s.queue(id)
 		out.Destinations = append(out.Destinations, DestinationStats{
 			Destination: id, Backlog: n.Backlog, Dead: n.Dead, Oldest: s.oldestWaiting(id),
-			Leased: uint64(s.queue(id).leased),
+			Leased: uint64(q.leased), Rate: q.ended.perSecond(s.opt.elapsed()),
 		})
 	}
 	slices.SortFunc(out.Destinations, func(a, b DestinationStats) int {
 		return cmp.Compare(a.Destination, b.Destination)
 	})
 	return out
+}
+
+// undelivered looks for the oldest event that must be kept, from where the last look found it. s.mu
+// is held.
+func (s *Store) undelivered() time.Time {
+	if s.commit() != nil {
+		return time.Time{} // the applier meets it as well, and tells everyone
+	}
+	r, err := s.index.FirstNeeded(s.needFrom)
+	switch {
+	case err != nil: // damage is told to whoever needs the row
+		return time.Time{}
+	case r == nil:
+		s.needFrom = event.NewSeq(s.committed+1, 0)
+		return time.Time{}
+	}
+	s.needFrom = r.Seq
+	return timeOf(r.Received)
 }
 
 // oldestWaiting looks at what is in memory and at the first that was never tried. Of retries that

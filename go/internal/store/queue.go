@@ -63,7 +63,8 @@ type queue struct {
 	moreTimed bool
 	timedFrom index.Timed
 
-	due chan struct{}
+	due   chan struct{}
+	ended rate // of deliveries
 }
 
 func newQueue(dest uint32, window int) *queue {

@@ -93,12 +93,18 @@ func newSoak(t testing.TB, window int) *bench {
 		Dir: t.TempDir(), Now: b.clock.Now, Log: testLog(), LeaseTTL: 1000 * time.Hour,
 		seams: seams{window: window, elapsed: b.clock.elapsed},
 	}
+	b.reopen()
+	b.must(b.PutCatalogue(context.Background(), testRoutes))
+	return b
+}
+
+// reopen is open on the real file system.
+func (b *bench) reopen() {
+	b.t.Helper()
 	s, err := Open(context.Background(), b.opt)
 	b.must(err)
 	b.Store = s
 	b.must(s.Settle(context.Background()))
-	b.must(s.PutCatalogue(context.Background(), testRoutes))
-	return b
 }
 
 func (b *bench) finishAll(list []Delivery) {

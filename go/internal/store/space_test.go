@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -212,6 +213,36 @@ func TestTheGroupInDoubtIsWrittenBeforeAnythingElse(t *testing.T) {
 	b.put()
 	if state := b.state(id); state != event.Delivered {
 		t.Errorf("state %s", state)
+	}
+}
+
+// The group in doubt is written again elsewhere. An index that had it, and that lost what it was
+// told of the new place, must be told again: the old place ends before it.
+func TestAGroupThatMovedIsFoundAfterTheNextCrash(t *testing.T) {
+	for _, kill := range []bool{true, false} {
+		rng := rand.New(rand.NewPCG(4, 4))
+		b := newBench(t, nil)
+		b.take(plain("before"))
+		id := b.take(plain("moves"))[0]
+		b.must(b.flush(context.Background()))
+		b.crash(rng, true) // the last group, which the index has, moves
+		b.append(plain("after"))
+		b.must(b.journal.Prepare()) // cuts what is behind the end of the old place
+		b.crash(rng, kill)          // the index forgets all since its flush
+		if b.Recovery().IndexRebuilt {
+			t.Fatal("the index was built again: this shows nothing")
+		}
+		e, err := b.Event(id)
+		b.must(err)
+		payload, err := b.Read(e.Seq)
+		if err != nil {
+			t.Fatalf("killed: %v: %v", kill, err)
+		}
+		payload.Release()
+		if got := b.lease(1); len(got) != 3 {
+			t.Fatalf("killed: %v: leased %+v", kill, got)
+		}
+		b.must(b.Store.Close())
 	}
 }
 

@@ -37,6 +37,7 @@ type Store struct {
 	settled   atomic.Bool
 	catalogue atomic.Pointer[event.Catalogue]
 
+	importMu sync.Mutex
 	appendMu sync.Mutex  // the committer's, and ours for records that do not wait for it
 	failing  atomic.Bool // the last write failed
 	owed     atomic.Bool // and it was the committer's batch
@@ -60,6 +61,11 @@ type Store struct {
 	scratch   index.Record  // of the event that is being applied
 	delivers  bool          // the group that is being applied brings deliveries
 	repeats   []repeat      // of that group
+	// revived are events of that group that were known by nothing but their copies.
+	revived  map[event.Seq]bool
+	needFrom event.Seq // no event before it must be kept for a delivery
+	carried  int       // events whose groups are trimmed
+	deadGone uint64    // dead letters that retention took
 
 	applied atomic.Uint64
 	living  atomic.Int64 // deliveries
@@ -101,6 +107,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		opt: o, lock: lock, failed: make(chan struct{}),
 		queues: map[uint32]*queue{}, routes: map[uint32][]uint32{},
+		revived:  map[event.Seq]bool{},
 		deferred: map[deliveryID]event.Outcome{}, rolled: make(chan struct{}, 1),
 		houseDue: make(chan struct{}, 1),
 	}
@@ -130,6 +137,9 @@ func (o *Options) setDefaults() {
 	if o.Retention.MaxAge == 0 {
 		o.Retention.MaxAge = DefaultMaxAge
 	}
+	if o.Retention.DeadAge == 0 {
+		o.Retention.DeadAge = DefaultDeadAge
+	}
 	if o.LeaseTTL == 0 {
 		o.LeaseTTL = DefaultLeaseTTL
 	}
@@ -139,6 +149,9 @@ func (o *Options) setDefaults() {
 	if o.elapsed == nil {
 		opened := time.Now()
 		o.elapsed = func() time.Duration { return time.Since(opened) }
+	}
+	if o.progress == 0 {
+		o.progress = progressEvery
 	}
 	if o.window == 0 {
 		o.window = windowMax
@@ -239,6 +252,16 @@ func (s *Store) noteRecovery(found *journal.Recovery) {
 	for _, d := range found.Damage {
 		s.recovery.Damage = append(s.recovery.Damage, d.String())
 	}
+	for _, name := range found.Foreign {
+		s.opt.Log.Warn("a file that is not of this journal is left alone", "file", name)
+	}
+	for _, name := range found.Kept {
+		s.opt.Log.Warn("a damaged file of an earlier life is kept for good", "file", name)
+	}
+	if t := found.Torn; t != nil {
+		s.opt.Log.Info("a group that was being written when the power went is cut off: nobody was "+
+			"told that it is stored", "group", t.Group, "file", t.File, "offset", t.Offset)
+	}
 }
 
 // follow brings the index, a new one if there is none, up to the journal.
@@ -269,7 +292,9 @@ func (s *Store) follow(ctx context.Context, io index.Options, found *journal.Rec
 		return err
 	}
 	s.loadFilters()
-	if err := s.replay(ctx, s.index.Meta().Applied+1); err != nil {
+	// From the last group that the index has: it may have moved since (see Settle), in a run whose
+	// later words the index has lost.
+	if err := s.replay(ctx, s.index.Meta().Applied); err != nil {
 		return err
 	}
 	if err := s.trimBehind(); err != nil {
@@ -320,24 +345,30 @@ func (s *Store) useCatalogue(c *event.Catalogue) {
 	}
 }
 
-// replayProgress is how many groups pass between two lines in the log.
-const replayProgress = 50_000
+// progressEvery is the time between two lines in the log about a long replay.
+const progressEvery = 2 * time.Second
 
 // replay applies the journal's groups from a number on.
 func (s *Store) replay(ctx context.Context, from uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.recovery.Durable
+	first, began := uint64(0), time.Now()
+	told := began
 	err := s.journal.Replay(from, func(g *journal.Group) error {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if first == 0 {
+			first = g.Number
 		}
 		if err := s.apply(g); err != nil {
 			return err
 		}
 		s.recovery.Replayed++
-		if s.recovery.Replayed%replayProgress == 0 {
-			s.opt.Log.Info("index follows the journal", "group", g.Number, "of", last)
+		if now := time.Now(); now.Sub(told) >= s.opt.progress {
+			told = now
+			s.tellProgress(now.Sub(began), g.Number, first, last)
 		}
 		if s.index.Pending() < pendingMax {
 			return nil
@@ -348,6 +379,14 @@ func (s *Store) replay(ctx context.Context, from uint64) error {
 		return fmt.Errorf("replay journal: %w", err)
 	}
 	return s.commit()
+}
+
+// tellProgress logs how far a replay has come, and what that says of the rest.
+func (s *Store) tellProgress(took time.Duration, group, first, last uint64) {
+	done, all := float64(group+1-first), float64(max(last, group)+1-first)
+	left := time.Duration(float64(took) * (all - done) / done)
+	s.opt.Log.Info("index follows the journal", "group", group, "of", last,
+		"percent", int(100*done/all), "left", left.Round(time.Second))
 }
 
 // Recovery tells what Open found.
@@ -479,6 +518,8 @@ func (s *Store) abandon() error {
 type seams struct {
 	indexFS pebblevfs.FS // instead of the operating system's
 	window  int          // instead of windowMax
+	// progress is instead of progressEvery.
+	progress time.Duration
 	// elapsed is a clock that is never set, for leases; instead of the system's.
 	elapsed func() time.Duration
 }

@@ -15,22 +15,12 @@ import (
 	"sluice/go/internal/event"
 	"sluice/go/internal/store/index"
 	"sluice/go/internal/store/vfs"
-	"sluice/shm-abi/shmabi"
 )
 
 func plain(body string) request { return request{source: 1, route: 1, body: body} }
 
 func TestAnAppendedEventIsLeasedReadAndListed(t *testing.T) {
-	b := newBench(t, func(o *Options) {
-		o.Identify = func(f shmabi.Frame) string {
-			e, err := f.Event()
-			if err != nil {
-				return ""
-			}
-			_, value := e.Header(0)
-			return string(value)
-		}
-	})
+	b := newBench(t, func(o *Options) { o.Describe = describe })
 	id := b.take(plain("hello"))[0]
 	got := b.lease(1)
 	if len(got) != 1 || got[0].ID != id || got[0].Attempt != 1 {
@@ -511,6 +501,10 @@ func TestRetentionKeepsWhatLives(t *testing.T) {
 		b.Finish(b.outcome(d, event.Dead, 0))
 	}
 	b.put()
+	if n := house(); n < full {
+		t.Fatalf("%d segments of %d are left; nobody has decided about their dead letters", n, full)
+	}
+	b.clock.advance(DefaultDeadAge)
 	if n := house(); n >= full {
 		t.Fatalf("%d segments are left", n)
 	}

@@ -752,11 +752,13 @@ type EventFilter struct {
 	Source      string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	Destination string                 `protobuf:"bytes,2,opt,name=destination,proto3" json:"destination,omitempty"`
 	// "pending", "retrying", "delivered", "dead" or "duplicate".
-	State         string   `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	SinceNs       int64    `protobuf:"varint,4,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
-	UntilNs       int64    `protobuf:"varint,5,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`
-	Ids           []string `protobuf:"bytes,6,rep,name=ids,proto3" json:"ids,omitempty"`
-	ProviderId    string   `protobuf:"bytes,7,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
+	State      string   `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	SinceNs    int64    `protobuf:"varint,4,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
+	UntilNs    int64    `protobuf:"varint,5,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`
+	Ids        []string `protobuf:"bytes,6,rep,name=ids,proto3" json:"ids,omitempty"`
+	ProviderId string   `protobuf:"bytes,7,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
+	// The type that the sender gave the event.
+	Type          string `protobuf:"bytes,8,opt,name=type,proto3" json:"type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -840,6 +842,13 @@ func (x *EventFilter) GetProviderId() string {
 	return ""
 }
 
+func (x *EventFilter) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
 type ListEventsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Filter *EventFilter           `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
@@ -903,6 +912,7 @@ type Event struct {
 	Size          uint64              `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
 	State         string              `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
 	Destinations  []*EventDestination `protobuf:"bytes,7,rep,name=destinations,proto3" json:"destinations,omitempty"`
+	Type          string              `protobuf:"bytes,8,opt,name=type,proto3" json:"type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -984,6 +994,13 @@ func (x *Event) GetDestinations() []*EventDestination {
 		return x.Destinations
 	}
 	return nil
+}
+
+func (x *Event) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
 }
 
 type EventDestination struct {
@@ -1271,13 +1288,15 @@ type Attempt struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Destination string                 `protobuf:"bytes,1,opt,name=destination,proto3" json:"destination,omitempty"`
 	// "done", "retry", "dead", "replay", "drop" or "skip".
-	Outcome       string `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Attempt       uint32 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Code          uint32 `protobuf:"varint,4,opt,name=code,proto3" json:"code,omitempty"`
-	AtNs          int64  `protobuf:"varint,5,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
-	NextNs        int64  `protobuf:"varint,6,opt,name=next_ns,json=nextNs,proto3" json:"next_ns,omitempty"`
-	Error         string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
-	By            string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
+	Outcome string `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Attempt uint32 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Code    uint32 `protobuf:"varint,4,opt,name=code,proto3" json:"code,omitempty"`
+	AtNs    int64  `protobuf:"varint,5,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	NextNs  int64  `protobuf:"varint,6,opt,name=next_ns,json=nextNs,proto3" json:"next_ns,omitempty"`
+	Error   string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	By      string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
+	// A dead letter that those behind it under its ordering key wait for.
+	Blocks        bool `protobuf:"varint,9,opt,name=blocks,proto3" json:"blocks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1368,6 +1387,243 @@ func (x *Attempt) GetBy() string {
 	return ""
 }
 
+func (x *Attempt) GetBlocks() bool {
+	if x != nil {
+		return x.Blocks
+	}
+	return false
+}
+
+type ExportEventsRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Filter *EventFilter           `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// 0: all.
+	Limit         uint64 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportEventsRequest) Reset() {
+	*x = ExportEventsRequest{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportEventsRequest) ProtoMessage() {}
+
+func (x *ExportEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportEventsRequest.ProtoReflect.Descriptor instead.
+func (*ExportEventsRequest) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ExportEventsRequest) GetFilter() *EventFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ExportEventsRequest) GetLimit() uint64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// An event with all that another host needs to go on with it.
+type ExportedEvent struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Detail *EventDetail           `protobuf:"bytes,1,opt,name=detail,proto3" json:"detail,omitempty"`
+	// The key under which repeats are found, until when; empty: none.
+	DedupKey     []byte `protobuf:"bytes,2,opt,name=dedup_key,json=dedupKey,proto3" json:"dedup_key,omitempty"`
+	DedupUntilNs int64  `protobuf:"varint,3,opt,name=dedup_until_ns,json=dedupUntilNs,proto3" json:"dedup_until_ns,omitempty"`
+	// Events of one key are delivered one behind the other; 0: none.
+	OrderKey uint64 `protobuf:"varint,4,opt,name=order_key,json=orderKey,proto3" json:"order_key,omitempty"`
+	// Taken without a proof.
+	Unverified bool `protobuf:"varint,5,opt,name=unverified,proto3" json:"unverified,omitempty"`
+	// Names of the client certificate, as the data plane wrote them.
+	Client []byte `protobuf:"bytes,6,opt,name=client,proto3" json:"client,omitempty"`
+	// The body goes on in the next message, which has nothing else.
+	More bool `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`
+	// Why there is no more than its id: it cannot be read.
+	Lost          string `protobuf:"bytes,8,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportedEvent) Reset() {
+	*x = ExportedEvent{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportedEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportedEvent) ProtoMessage() {}
+
+func (x *ExportedEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportedEvent.ProtoReflect.Descriptor instead.
+func (*ExportedEvent) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ExportedEvent) GetDetail() *EventDetail {
+	if x != nil {
+		return x.Detail
+	}
+	return nil
+}
+
+func (x *ExportedEvent) GetDedupKey() []byte {
+	if x != nil {
+		return x.DedupKey
+	}
+	return nil
+}
+
+func (x *ExportedEvent) GetDedupUntilNs() int64 {
+	if x != nil {
+		return x.DedupUntilNs
+	}
+	return 0
+}
+
+func (x *ExportedEvent) GetOrderKey() uint64 {
+	if x != nil {
+		return x.OrderKey
+	}
+	return 0
+}
+
+func (x *ExportedEvent) GetUnverified() bool {
+	if x != nil {
+		return x.Unverified
+	}
+	return false
+}
+
+func (x *ExportedEvent) GetClient() []byte {
+	if x != nil {
+		return x.Client
+	}
+	return nil
+}
+
+func (x *ExportedEvent) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ExportedEvent) GetLost() string {
+	if x != nil {
+		return x.Lost
+	}
+	return ""
+}
+
+type ImportProgress struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Imported uint64                 `protobuf:"varint,1,opt,name=imported,proto3" json:"imported,omitempty"`
+	// Ids that were here already.
+	Known uint64 `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"`
+	// Taken in, and found to repeat an event that is here.
+	Duplicates    uint64 `protobuf:"varint,3,opt,name=duplicates,proto3" json:"duplicates,omitempty"`
+	Done          bool   `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportProgress) Reset() {
+	*x = ImportProgress{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportProgress) ProtoMessage() {}
+
+func (x *ImportProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportProgress.ProtoReflect.Descriptor instead.
+func (*ImportProgress) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ImportProgress) GetImported() uint64 {
+	if x != nil {
+		return x.Imported
+	}
+	return 0
+}
+
+func (x *ImportProgress) GetKnown() uint64 {
+	if x != nil {
+		return x.Known
+	}
+	return 0
+}
+
+func (x *ImportProgress) GetDuplicates() uint64 {
+	if x != nil {
+		return x.Duplicates
+	}
+	return 0
+}
+
+func (x *ImportProgress) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
 type TailEventsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1377,7 +1633,7 @@ type TailEventsRequest struct {
 
 func (x *TailEventsRequest) Reset() {
 	*x = TailEventsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[17]
+	mi := &file_sluice_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1645,7 @@ func (x *TailEventsRequest) String() string {
 func (*TailEventsRequest) ProtoMessage() {}
 
 func (x *TailEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[17]
+	mi := &file_sluice_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1658,7 @@ func (x *TailEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailEventsRequest.ProtoReflect.Descriptor instead.
 func (*TailEventsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TailEventsRequest) GetSource() string {
@@ -1429,7 +1685,7 @@ type ReplayEventsRequest struct {
 
 func (x *ReplayEventsRequest) Reset() {
 	*x = ReplayEventsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[18]
+	mi := &file_sluice_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1697,7 @@ func (x *ReplayEventsRequest) String() string {
 func (*ReplayEventsRequest) ProtoMessage() {}
 
 func (x *ReplayEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[18]
+	mi := &file_sluice_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1710,7 @@ func (x *ReplayEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayEventsRequest.ProtoReflect.Descriptor instead.
 func (*ReplayEventsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReplayEventsRequest) GetFilter() *EventFilter {
@@ -1502,7 +1758,7 @@ type ReplayReply struct {
 
 func (x *ReplayReply) Reset() {
 	*x = ReplayReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[19]
+	mi := &file_sluice_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1770,7 @@ func (x *ReplayReply) String() string {
 func (*ReplayReply) ProtoMessage() {}
 
 func (x *ReplayReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[19]
+	mi := &file_sluice_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1783,7 @@ func (x *ReplayReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayReply.ProtoReflect.Descriptor instead.
 func (*ReplayReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReplayReply) GetEvents() uint64 {
@@ -1554,7 +1810,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[20]
+	mi := &file_sluice_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1822,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[20]
+	mi := &file_sluice_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1835,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListDeadLettersRequest) GetFilter() *EventFilter {
@@ -1610,7 +1866,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[21]
+	mi := &file_sluice_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1878,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[21]
+	mi := &file_sluice_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1891,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeadLetter) GetId() string {
@@ -1695,7 +1951,7 @@ type DeadLettersRequest struct {
 
 func (x *DeadLettersRequest) Reset() {
 	*x = DeadLettersRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[22]
+	mi := &file_sluice_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1963,7 @@ func (x *DeadLettersRequest) String() string {
 func (*DeadLettersRequest) ProtoMessage() {}
 
 func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[22]
+	mi := &file_sluice_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1976,7 @@ func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeadLettersRequest) GetFilter() *EventFilter {
@@ -1770,7 +2026,7 @@ type DropDeadLettersRequest struct {
 
 func (x *DropDeadLettersRequest) Reset() {
 	*x = DropDeadLettersRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[23]
+	mi := &file_sluice_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +2038,7 @@ func (x *DropDeadLettersRequest) String() string {
 func (*DropDeadLettersRequest) ProtoMessage() {}
 
 func (x *DropDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[23]
+	mi := &file_sluice_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +2051,7 @@ func (x *DropDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DropDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DropDeadLettersRequest) GetFilter() *EventFilter {
@@ -1835,7 +2091,7 @@ type DropReply struct {
 
 func (x *DropReply) Reset() {
 	*x = DropReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[24]
+	mi := &file_sluice_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +2103,7 @@ func (x *DropReply) String() string {
 func (*DropReply) ProtoMessage() {}
 
 func (x *DropReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[24]
+	mi := &file_sluice_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +2116,7 @@ func (x *DropReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropReply.ProtoReflect.Descriptor instead.
 func (*DropReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DropReply) GetDeliveries() uint64 {
@@ -1878,7 +2134,7 @@ type GetLimitsRequest struct {
 
 func (x *GetLimitsRequest) Reset() {
 	*x = GetLimitsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[25]
+	mi := &file_sluice_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2146,7 @@ func (x *GetLimitsRequest) String() string {
 func (*GetLimitsRequest) ProtoMessage() {}
 
 func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[25]
+	mi := &file_sluice_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2159,7 @@ func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitsRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 type Limits struct {
@@ -1934,7 +2190,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[26]
+	mi := &file_sluice_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2202,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[26]
+	mi := &file_sluice_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2215,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Limits) GetAlgorithm() string {
@@ -2080,7 +2336,7 @@ type LimitChange struct {
 
 func (x *LimitChange) Reset() {
 	*x = LimitChange{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[27]
+	mi := &file_sluice_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2348,7 @@ func (x *LimitChange) String() string {
 func (*LimitChange) ProtoMessage() {}
 
 func (x *LimitChange) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[27]
+	mi := &file_sluice_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2361,7 @@ func (x *LimitChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitChange.ProtoReflect.Descriptor instead.
 func (*LimitChange) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LimitChange) GetAtNs() int64 {
@@ -2149,7 +2405,7 @@ type ListGapsRequest struct {
 
 func (x *ListGapsRequest) Reset() {
 	*x = ListGapsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[28]
+	mi := &file_sluice_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2417,7 @@ func (x *ListGapsRequest) String() string {
 func (*ListGapsRequest) ProtoMessage() {}
 
 func (x *ListGapsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[28]
+	mi := &file_sluice_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2430,7 @@ func (x *ListGapsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGapsRequest.ProtoReflect.Descriptor instead.
 func (*ListGapsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListGapsRequest) GetSource() string {
@@ -2223,7 +2479,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[29]
+	mi := &file_sluice_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +2491,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[29]
+	mi := &file_sluice_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +2504,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Gap) GetSource() string {
@@ -2308,7 +2564,7 @@ type ListBreakersRequest struct {
 
 func (x *ListBreakersRequest) Reset() {
 	*x = ListBreakersRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	mi := &file_sluice_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2576,7 @@ func (x *ListBreakersRequest) String() string {
 func (*ListBreakersRequest) ProtoMessage() {}
 
 func (x *ListBreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	mi := &file_sluice_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2589,7 @@ func (x *ListBreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBreakersRequest.ProtoReflect.Descriptor instead.
 func (*ListBreakersRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 type BreakerList struct {
@@ -2345,7 +2601,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	mi := &file_sluice_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2613,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	mi := &file_sluice_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2626,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *BreakerList) GetBreakers() []*Breaker {
@@ -2413,7 +2669,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	mi := &file_sluice_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2681,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	mi := &file_sluice_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2694,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Breaker) GetName() string {
@@ -2564,7 +2820,7 @@ type BreakerSignal struct {
 
 func (x *BreakerSignal) Reset() {
 	*x = BreakerSignal{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[33]
+	mi := &file_sluice_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +2832,7 @@ func (x *BreakerSignal) String() string {
 func (*BreakerSignal) ProtoMessage() {}
 
 func (x *BreakerSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[33]
+	mi := &file_sluice_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +2845,7 @@ func (x *BreakerSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerSignal.ProtoReflect.Descriptor instead.
 func (*BreakerSignal) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BreakerSignal) GetName() string {
@@ -2656,7 +2912,7 @@ type WatchBreakersRequest struct {
 
 func (x *WatchBreakersRequest) Reset() {
 	*x = WatchBreakersRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	mi := &file_sluice_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2924,7 @@ func (x *WatchBreakersRequest) String() string {
 func (*WatchBreakersRequest) ProtoMessage() {}
 
 func (x *WatchBreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	mi := &file_sluice_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2937,7 @@ func (x *WatchBreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchBreakersRequest.ProtoReflect.Descriptor instead.
 func (*WatchBreakersRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 type BreakerChange struct {
@@ -2695,7 +2951,7 @@ type BreakerChange struct {
 
 func (x *BreakerChange) Reset() {
 	*x = BreakerChange{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[35]
+	mi := &file_sluice_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2707,7 +2963,7 @@ func (x *BreakerChange) String() string {
 func (*BreakerChange) ProtoMessage() {}
 
 func (x *BreakerChange) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[35]
+	mi := &file_sluice_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2720,7 +2976,7 @@ func (x *BreakerChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerChange.ProtoReflect.Descriptor instead.
 func (*BreakerChange) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BreakerChange) GetBreaker() *Breaker {
@@ -2751,7 +3007,7 @@ type SetBreakerRequest struct {
 
 func (x *SetBreakerRequest) Reset() {
 	*x = SetBreakerRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[36]
+	mi := &file_sluice_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2763,7 +3019,7 @@ func (x *SetBreakerRequest) String() string {
 func (*SetBreakerRequest) ProtoMessage() {}
 
 func (x *SetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[36]
+	mi := &file_sluice_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2776,7 +3032,7 @@ func (x *SetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*SetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetBreakerRequest) GetName() string {
@@ -2825,7 +3081,7 @@ type ReportWorkerRequest struct {
 
 func (x *ReportWorkerRequest) Reset() {
 	*x = ReportWorkerRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[37]
+	mi := &file_sluice_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +3093,7 @@ func (x *ReportWorkerRequest) String() string {
 func (*ReportWorkerRequest) ProtoMessage() {}
 
 func (x *ReportWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[37]
+	mi := &file_sluice_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +3106,7 @@ func (x *ReportWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportWorkerRequest.ProtoReflect.Descriptor instead.
 func (*ReportWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReportWorkerRequest) GetBreaker() string {
@@ -2896,7 +3152,7 @@ type ReportWorkerReply struct {
 
 func (x *ReportWorkerReply) Reset() {
 	*x = ReportWorkerReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[38]
+	mi := &file_sluice_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3164,7 @@ func (x *ReportWorkerReply) String() string {
 func (*ReportWorkerReply) ProtoMessage() {}
 
 func (x *ReportWorkerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[38]
+	mi := &file_sluice_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3177,7 @@ func (x *ReportWorkerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportWorkerReply.ProtoReflect.Descriptor instead.
 func (*ReportWorkerReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 type ListFaultsRequest struct {
@@ -2932,7 +3188,7 @@ type ListFaultsRequest struct {
 
 func (x *ListFaultsRequest) Reset() {
 	*x = ListFaultsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[39]
+	mi := &file_sluice_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3200,7 @@ func (x *ListFaultsRequest) String() string {
 func (*ListFaultsRequest) ProtoMessage() {}
 
 func (x *ListFaultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[39]
+	mi := &file_sluice_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3213,7 @@ func (x *ListFaultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFaultsRequest.ProtoReflect.Descriptor instead.
 func (*ListFaultsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 type SetFaultRequest struct {
@@ -2976,7 +3232,7 @@ type SetFaultRequest struct {
 
 func (x *SetFaultRequest) Reset() {
 	*x = SetFaultRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[40]
+	mi := &file_sluice_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3244,7 @@ func (x *SetFaultRequest) String() string {
 func (*SetFaultRequest) ProtoMessage() {}
 
 func (x *SetFaultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[40]
+	mi := &file_sluice_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3257,7 @@ func (x *SetFaultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetFaultRequest.ProtoReflect.Descriptor instead.
 func (*SetFaultRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetFaultRequest) GetPoint() string {
@@ -3042,7 +3298,7 @@ type ClearFaultRequest struct {
 
 func (x *ClearFaultRequest) Reset() {
 	*x = ClearFaultRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[41]
+	mi := &file_sluice_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3054,7 +3310,7 @@ func (x *ClearFaultRequest) String() string {
 func (*ClearFaultRequest) ProtoMessage() {}
 
 func (x *ClearFaultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[41]
+	mi := &file_sluice_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3067,7 +3323,7 @@ func (x *ClearFaultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearFaultRequest.ProtoReflect.Descriptor instead.
 func (*ClearFaultRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ClearFaultRequest) GetPoint() string {
@@ -3086,7 +3342,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[42]
+	mi := &file_sluice_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3354,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[42]
+	mi := &file_sluice_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3367,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -3136,7 +3392,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[43]
+	mi := &file_sluice_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3148,7 +3404,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[43]
+	mi := &file_sluice_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3161,7 +3417,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Fault) GetPoint() string {
@@ -3210,7 +3466,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[44]
+	mi := &file_sluice_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3478,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[44]
+	mi := &file_sluice_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3491,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SetLimitRequest) GetLimit() uint64 {
@@ -3260,7 +3516,7 @@ type ResetLimitRequest struct {
 
 func (x *ResetLimitRequest) Reset() {
 	*x = ResetLimitRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[45]
+	mi := &file_sluice_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3528,7 @@ func (x *ResetLimitRequest) String() string {
 func (*ResetLimitRequest) ProtoMessage() {}
 
 func (x *ResetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[45]
+	mi := &file_sluice_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3541,7 @@ func (x *ResetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetLimitRequest.ProtoReflect.Descriptor instead.
 func (*ResetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 type ReloadRequest struct {
@@ -3296,7 +3552,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[46]
+	mi := &file_sluice_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3564,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[46]
+	mi := &file_sluice_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3577,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 type ReloadReply struct {
@@ -3333,7 +3589,7 @@ type ReloadReply struct {
 
 func (x *ReloadReply) Reset() {
 	*x = ReloadReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[47]
+	mi := &file_sluice_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3601,7 @@ func (x *ReloadReply) String() string {
 func (*ReloadReply) ProtoMessage() {}
 
 func (x *ReloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[47]
+	mi := &file_sluice_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3614,7 @@ func (x *ReloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadReply.ProtoReflect.Descriptor instead.
 func (*ReloadReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReloadReply) GetConfigVersion() uint32 {
@@ -3376,7 +3632,7 @@ type AdminDrainRequest struct {
 
 func (x *AdminDrainRequest) Reset() {
 	*x = AdminDrainRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[48]
+	mi := &file_sluice_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3388,7 +3644,7 @@ func (x *AdminDrainRequest) String() string {
 func (*AdminDrainRequest) ProtoMessage() {}
 
 func (x *AdminDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[48]
+	mi := &file_sluice_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3401,7 +3657,7 @@ func (x *AdminDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdminDrainRequest.ProtoReflect.Descriptor instead.
 func (*AdminDrainRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 type AdminDrainReply struct {
@@ -3412,7 +3668,7 @@ type AdminDrainReply struct {
 
 func (x *AdminDrainReply) Reset() {
 	*x = AdminDrainReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[49]
+	mi := &file_sluice_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3680,7 @@ func (x *AdminDrainReply) String() string {
 func (*AdminDrainReply) ProtoMessage() {}
 
 func (x *AdminDrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[49]
+	mi := &file_sluice_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3693,7 @@ func (x *AdminDrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdminDrainReply.ProtoReflect.Descriptor instead.
 func (*AdminDrainReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 type UpgradeRequest struct {
@@ -3451,7 +3707,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[50]
+	mi := &file_sluice_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +3719,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[50]
+	mi := &file_sluice_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +3732,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *UpgradeRequest) GetControl() bool {
@@ -3498,7 +3754,7 @@ type UpgradeProgress struct {
 
 func (x *UpgradeProgress) Reset() {
 	*x = UpgradeProgress{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[51]
+	mi := &file_sluice_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3766,7 @@ func (x *UpgradeProgress) String() string {
 func (*UpgradeProgress) ProtoMessage() {}
 
 func (x *UpgradeProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[51]
+	mi := &file_sluice_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3779,7 @@ func (x *UpgradeProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeProgress.ProtoReflect.Descriptor instead.
 func (*UpgradeProgress) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *UpgradeProgress) GetStep() string {
@@ -3616,7 +3872,7 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\rdriver_reason\x18\x04 \x01(\tR\fdriverReason\x12\x18\n" +
 	"\asandbox\x18\x05 \x03(\tR\asandbox\x12%\n" +
 	"\x0esandbox_reason\x18\x06 \x01(\tR\rsandboxReason\x12\x1a\n" +
-	"\bretiring\x18\a \x01(\rR\bretiring\"\xc6\x01\n" +
+	"\bretiring\x18\a \x01(\rR\bretiring\"\xda\x01\n" +
 	"\vEventFilter\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12 \n" +
 	"\vdestination\x18\x02 \x01(\tR\vdestination\x12\x14\n" +
@@ -3625,10 +3881,11 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\buntil_ns\x18\x05 \x01(\x03R\auntilNs\x12\x10\n" +
 	"\x03ids\x18\x06 \x03(\tR\x03ids\x12\x1f\n" +
 	"\vprovider_id\x18\a \x01(\tR\n" +
-	"providerId\"Y\n" +
+	"providerId\x12\x12\n" +
+	"\x04type\x18\b \x01(\tR\x04type\"Y\n" +
 	"\x11ListEventsRequest\x12.\n" +
 	"\x06filter\x18\x01 \x01(\v2\x16.sluice.v1.EventFilterR\x06filter\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\rR\x05limit\"\xdc\x01\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"\xf0\x01\n" +
 	"\x05Event\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x1f\n" +
@@ -3638,7 +3895,8 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"receivedNs\x12\x12\n" +
 	"\x04size\x18\x05 \x01(\x04R\x04size\x12\x14\n" +
 	"\x05state\x18\x06 \x01(\tR\x05state\x12?\n" +
-	"\fdestinations\x18\a \x03(\v2\x1b.sluice.v1.EventDestinationR\fdestinations\"\x9f\x01\n" +
+	"\fdestinations\x18\a \x03(\v2\x1b.sluice.v1.EventDestinationR\fdestinations\x12\x12\n" +
+	"\x04type\x18\b \x01(\tR\x04type\"\x9f\x01\n" +
 	"\x10EventDestination\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1a\n" +
@@ -3660,7 +3918,7 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\fsecret_index\x18\t \x01(\rR\vsecretIndex\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\xc7\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\xdf\x01\n" +
 	"\aAttempt\x12 \n" +
 	"\vdestination\x18\x01 \x01(\tR\vdestination\x12\x18\n" +
 	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x18\n" +
@@ -3669,7 +3927,29 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\x05at_ns\x18\x05 \x01(\x03R\x04atNs\x12\x17\n" +
 	"\anext_ns\x18\x06 \x01(\x03R\x06nextNs\x12\x14\n" +
 	"\x05error\x18\a \x01(\tR\x05error\x12\x0e\n" +
-	"\x02by\x18\b \x01(\tR\x02by\"+\n" +
+	"\x02by\x18\b \x01(\tR\x02by\x12\x16\n" +
+	"\x06blocks\x18\t \x01(\bR\x06blocks\"[\n" +
+	"\x13ExportEventsRequest\x12.\n" +
+	"\x06filter\x18\x01 \x01(\v2\x16.sluice.v1.EventFilterR\x06filter\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x04R\x05limit\"\xff\x01\n" +
+	"\rExportedEvent\x12.\n" +
+	"\x06detail\x18\x01 \x01(\v2\x16.sluice.v1.EventDetailR\x06detail\x12\x1b\n" +
+	"\tdedup_key\x18\x02 \x01(\fR\bdedupKey\x12$\n" +
+	"\x0ededup_until_ns\x18\x03 \x01(\x03R\fdedupUntilNs\x12\x1b\n" +
+	"\torder_key\x18\x04 \x01(\x04R\borderKey\x12\x1e\n" +
+	"\n" +
+	"unverified\x18\x05 \x01(\bR\n" +
+	"unverified\x12\x16\n" +
+	"\x06client\x18\x06 \x01(\fR\x06client\x12\x12\n" +
+	"\x04more\x18\a \x01(\bR\x04more\x12\x12\n" +
+	"\x04lost\x18\b \x01(\tR\x04lost\"v\n" +
+	"\x0eImportProgress\x12\x1a\n" +
+	"\bimported\x18\x01 \x01(\x04R\bimported\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\x04R\x05known\x12\x1e\n" +
+	"\n" +
+	"duplicates\x18\x03 \x01(\x04R\n" +
+	"duplicates\x12\x12\n" +
+	"\x04done\x18\x04 \x01(\bR\x04done\"+\n" +
 	"\x11TailEventsRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\"\xa4\x01\n" +
 	"\x13ReplayEventsRequest\x12.\n" +
@@ -3826,7 +4106,7 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\rR\n" +
 	"generation\x12\x12\n" +
-	"\x04done\x18\x03 \x01(\bR\x04done2\x90\f\n" +
+	"\x04done\x18\x03 \x01(\bR\x04done2\xa5\r\n" +
 	"\x05Admin\x12;\n" +
 	"\tGetStatus\x12\x1b.sluice.v1.GetStatusRequest\x1a\x11.sluice.v1.Status\x12A\n" +
 	"\vWatchStatus\x12\x1d.sluice.v1.WatchStatusRequest\x1a\x11.sluice.v1.Status0\x01\x12>\n" +
@@ -3853,7 +4133,9 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"ListFaults\x12\x1c.sluice.v1.ListFaultsRequest\x1a\x14.sluice.v1.FaultList\x12<\n" +
 	"\bSetFault\x12\x1a.sluice.v1.SetFaultRequest\x1a\x14.sluice.v1.FaultList\x12@\n" +
 	"\n" +
-	"ClearFault\x12\x1c.sluice.v1.ClearFaultRequest\x1a\x14.sluice.v1.FaultList\x12:\n" +
+	"ClearFault\x12\x1c.sluice.v1.ClearFaultRequest\x1a\x14.sluice.v1.FaultList\x12J\n" +
+	"\fExportEvents\x12\x1e.sluice.v1.ExportEventsRequest\x1a\x18.sluice.v1.ExportedEvent0\x01\x12G\n" +
+	"\fImportEvents\x12\x18.sluice.v1.ExportedEvent\x1a\x19.sluice.v1.ImportProgress(\x010\x01\x12:\n" +
 	"\x06Reload\x12\x18.sluice.v1.ReloadRequest\x1a\x16.sluice.v1.ReloadReply\x12A\n" +
 	"\x05Drain\x12\x1c.sluice.v1.AdminDrainRequest\x1a\x1a.sluice.v1.AdminDrainReply\x12B\n" +
 	"\aUpgrade\x12\x19.sluice.v1.UpgradeRequest\x1a\x1a.sluice.v1.UpgradeProgress0\x01B!Z\x1fsluice/proto/sluice/v1;sluicev1b\x06proto3"
@@ -3870,7 +4152,7 @@ func file_sluice_v1_admin_proto_rawDescGZIP() []byte {
 	return file_sluice_v1_admin_proto_rawDescData
 }
 
-var file_sluice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_sluice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_sluice_v1_admin_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),       // 0: sluice.v1.GetStatusRequest
 	(*WatchStatusRequest)(nil),     // 1: sluice.v1.WatchStatusRequest
@@ -3889,41 +4171,44 @@ var file_sluice_v1_admin_proto_goTypes = []any{
 	(*EventDetail)(nil),            // 14: sluice.v1.EventDetail
 	(*Header)(nil),                 // 15: sluice.v1.Header
 	(*Attempt)(nil),                // 16: sluice.v1.Attempt
-	(*TailEventsRequest)(nil),      // 17: sluice.v1.TailEventsRequest
-	(*ReplayEventsRequest)(nil),    // 18: sluice.v1.ReplayEventsRequest
-	(*ReplayReply)(nil),            // 19: sluice.v1.ReplayReply
-	(*ListDeadLettersRequest)(nil), // 20: sluice.v1.ListDeadLettersRequest
-	(*DeadLetter)(nil),             // 21: sluice.v1.DeadLetter
-	(*DeadLettersRequest)(nil),     // 22: sluice.v1.DeadLettersRequest
-	(*DropDeadLettersRequest)(nil), // 23: sluice.v1.DropDeadLettersRequest
-	(*DropReply)(nil),              // 24: sluice.v1.DropReply
-	(*GetLimitsRequest)(nil),       // 25: sluice.v1.GetLimitsRequest
-	(*Limits)(nil),                 // 26: sluice.v1.Limits
-	(*LimitChange)(nil),            // 27: sluice.v1.LimitChange
-	(*ListGapsRequest)(nil),        // 28: sluice.v1.ListGapsRequest
-	(*Gap)(nil),                    // 29: sluice.v1.Gap
-	(*ListBreakersRequest)(nil),    // 30: sluice.v1.ListBreakersRequest
-	(*BreakerList)(nil),            // 31: sluice.v1.BreakerList
-	(*Breaker)(nil),                // 32: sluice.v1.Breaker
-	(*BreakerSignal)(nil),          // 33: sluice.v1.BreakerSignal
-	(*WatchBreakersRequest)(nil),   // 34: sluice.v1.WatchBreakersRequest
-	(*BreakerChange)(nil),          // 35: sluice.v1.BreakerChange
-	(*SetBreakerRequest)(nil),      // 36: sluice.v1.SetBreakerRequest
-	(*ReportWorkerRequest)(nil),    // 37: sluice.v1.ReportWorkerRequest
-	(*ReportWorkerReply)(nil),      // 38: sluice.v1.ReportWorkerReply
-	(*ListFaultsRequest)(nil),      // 39: sluice.v1.ListFaultsRequest
-	(*SetFaultRequest)(nil),        // 40: sluice.v1.SetFaultRequest
-	(*ClearFaultRequest)(nil),      // 41: sluice.v1.ClearFaultRequest
-	(*FaultList)(nil),              // 42: sluice.v1.FaultList
-	(*Fault)(nil),                  // 43: sluice.v1.Fault
-	(*SetLimitRequest)(nil),        // 44: sluice.v1.SetLimitRequest
-	(*ResetLimitRequest)(nil),      // 45: sluice.v1.ResetLimitRequest
-	(*ReloadRequest)(nil),          // 46: sluice.v1.ReloadRequest
-	(*ReloadReply)(nil),            // 47: sluice.v1.ReloadReply
-	(*AdminDrainRequest)(nil),      // 48: sluice.v1.AdminDrainRequest
-	(*AdminDrainReply)(nil),        // 49: sluice.v1.AdminDrainReply
-	(*UpgradeRequest)(nil),         // 50: sluice.v1.UpgradeRequest
-	(*UpgradeProgress)(nil),        // 51: sluice.v1.UpgradeProgress
+	(*ExportEventsRequest)(nil),    // 17: sluice.v1.ExportEventsRequest
+	(*ExportedEvent)(nil),          // 18: sluice.v1.ExportedEvent
+	(*ImportProgress)(nil),         // 19: sluice.v1.ImportProgress
+	(*TailEventsRequest)(nil),      // 20: sluice.v1.TailEventsRequest
+	(*ReplayEventsRequest)(nil),    // 21: sluice.v1.ReplayEventsRequest
+	(*ReplayReply)(nil),            // 22: sluice.v1.ReplayReply
+	(*ListDeadLettersRequest)(nil), // 23: sluice.v1.ListDeadLettersRequest
+	(*DeadLetter)(nil),             // 24: sluice.v1.DeadLetter
+	(*DeadLettersRequest)(nil),     // 25: sluice.v1.DeadLettersRequest
+	(*DropDeadLettersRequest)(nil), // 26: sluice.v1.DropDeadLettersRequest
+	(*DropReply)(nil),              // 27: sluice.v1.DropReply
+	(*GetLimitsRequest)(nil),       // 28: sluice.v1.GetLimitsRequest
+	(*Limits)(nil),                 // 29: sluice.v1.Limits
+	(*LimitChange)(nil),            // 30: sluice.v1.LimitChange
+	(*ListGapsRequest)(nil),        // 31: sluice.v1.ListGapsRequest
+	(*Gap)(nil),                    // 32: sluice.v1.Gap
+	(*ListBreakersRequest)(nil),    // 33: sluice.v1.ListBreakersRequest
+	(*BreakerList)(nil),            // 34: sluice.v1.BreakerList
+	(*Breaker)(nil),                // 35: sluice.v1.Breaker
+	(*BreakerSignal)(nil),          // 36: sluice.v1.BreakerSignal
+	(*WatchBreakersRequest)(nil),   // 37: sluice.v1.WatchBreakersRequest
+	(*BreakerChange)(nil),          // 38: sluice.v1.BreakerChange
+	(*SetBreakerRequest)(nil),      // 39: sluice.v1.SetBreakerRequest
+	(*ReportWorkerRequest)(nil),    // 40: sluice.v1.ReportWorkerRequest
+	(*ReportWorkerReply)(nil),      // 41: sluice.v1.ReportWorkerReply
+	(*ListFaultsRequest)(nil),      // 42: sluice.v1.ListFaultsRequest
+	(*SetFaultRequest)(nil),        // 43: sluice.v1.SetFaultRequest
+	(*ClearFaultRequest)(nil),      // 44: sluice.v1.ClearFaultRequest
+	(*FaultList)(nil),              // 45: sluice.v1.FaultList
+	(*Fault)(nil),                  // 46: sluice.v1.Fault
+	(*SetLimitRequest)(nil),        // 47: sluice.v1.SetLimitRequest
+	(*ResetLimitRequest)(nil),      // 48: sluice.v1.ResetLimitRequest
+	(*ReloadRequest)(nil),          // 49: sluice.v1.ReloadRequest
+	(*ReloadReply)(nil),            // 50: sluice.v1.ReloadReply
+	(*AdminDrainRequest)(nil),      // 51: sluice.v1.AdminDrainRequest
+	(*AdminDrainReply)(nil),        // 52: sluice.v1.AdminDrainReply
+	(*UpgradeRequest)(nil),         // 53: sluice.v1.UpgradeRequest
+	(*UpgradeProgress)(nil),        // 54: sluice.v1.UpgradeProgress
 }
 var file_sluice_v1_admin_proto_depIdxs = []int32{
 	3,  // 0: sluice.v1.Status.listeners:type_name -> sluice.v1.ListenerStatus
@@ -3937,66 +4222,72 @@ var file_sluice_v1_admin_proto_depIdxs = []int32{
 	11, // 8: sluice.v1.EventDetail.event:type_name -> sluice.v1.Event
 	15, // 9: sluice.v1.EventDetail.headers:type_name -> sluice.v1.Header
 	16, // 10: sluice.v1.EventDetail.attempts:type_name -> sluice.v1.Attempt
-	9,  // 11: sluice.v1.ReplayEventsRequest.filter:type_name -> sluice.v1.EventFilter
-	9,  // 12: sluice.v1.ListDeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
-	9,  // 13: sluice.v1.DeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
-	9,  // 14: sluice.v1.DropDeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
-	27, // 15: sluice.v1.Limits.changes:type_name -> sluice.v1.LimitChange
-	32, // 16: sluice.v1.BreakerList.breakers:type_name -> sluice.v1.Breaker
-	33, // 17: sluice.v1.Breaker.signals:type_name -> sluice.v1.BreakerSignal
-	32, // 18: sluice.v1.BreakerChange.breaker:type_name -> sluice.v1.Breaker
-	43, // 19: sluice.v1.FaultList.faults:type_name -> sluice.v1.Fault
-	0,  // 20: sluice.v1.Admin.GetStatus:input_type -> sluice.v1.GetStatusRequest
-	1,  // 21: sluice.v1.Admin.WatchStatus:input_type -> sluice.v1.WatchStatusRequest
-	10, // 22: sluice.v1.Admin.ListEvents:input_type -> sluice.v1.ListEventsRequest
-	13, // 23: sluice.v1.Admin.GetEvent:input_type -> sluice.v1.GetEventRequest
-	17, // 24: sluice.v1.Admin.TailEvents:input_type -> sluice.v1.TailEventsRequest
-	18, // 25: sluice.v1.Admin.ReplayEvents:input_type -> sluice.v1.ReplayEventsRequest
-	20, // 26: sluice.v1.Admin.ListDeadLetters:input_type -> sluice.v1.ListDeadLettersRequest
-	22, // 27: sluice.v1.Admin.ReplayDeadLetters:input_type -> sluice.v1.DeadLettersRequest
-	23, // 28: sluice.v1.Admin.DropDeadLetters:input_type -> sluice.v1.DropDeadLettersRequest
-	25, // 29: sluice.v1.Admin.GetLimits:input_type -> sluice.v1.GetLimitsRequest
-	44, // 30: sluice.v1.Admin.SetLimit:input_type -> sluice.v1.SetLimitRequest
-	45, // 31: sluice.v1.Admin.ResetLimit:input_type -> sluice.v1.ResetLimitRequest
-	28, // 32: sluice.v1.Admin.ListGaps:input_type -> sluice.v1.ListGapsRequest
-	30, // 33: sluice.v1.Admin.ListBreakers:input_type -> sluice.v1.ListBreakersRequest
-	34, // 34: sluice.v1.Admin.WatchBreakers:input_type -> sluice.v1.WatchBreakersRequest
-	36, // 35: sluice.v1.Admin.SetBreaker:input_type -> sluice.v1.SetBreakerRequest
-	37, // 36: sluice.v1.Admin.ReportWorker:input_type -> sluice.v1.ReportWorkerRequest
-	39, // 37: sluice.v1.Admin.ListFaults:input_type -> sluice.v1.ListFaultsRequest
-	40, // 38: sluice.v1.Admin.SetFault:input_type -> sluice.v1.SetFaultRequest
-	41, // 39: sluice.v1.Admin.ClearFault:input_type -> sluice.v1.ClearFaultRequest
-	46, // 40: sluice.v1.Admin.Reload:input_type -> sluice.v1.ReloadRequest
-	48, // 41: sluice.v1.Admin.Drain:input_type -> sluice.v1.AdminDrainRequest
-	50, // 42: sluice.v1.Admin.Upgrade:input_type -> sluice.v1.UpgradeRequest
-	2,  // 43: sluice.v1.Admin.GetStatus:output_type -> sluice.v1.Status
-	2,  // 44: sluice.v1.Admin.WatchStatus:output_type -> sluice.v1.Status
-	11, // 45: sluice.v1.Admin.ListEvents:output_type -> sluice.v1.Event
-	14, // 46: sluice.v1.Admin.GetEvent:output_type -> sluice.v1.EventDetail
-	11, // 47: sluice.v1.Admin.TailEvents:output_type -> sluice.v1.Event
-	19, // 48: sluice.v1.Admin.ReplayEvents:output_type -> sluice.v1.ReplayReply
-	21, // 49: sluice.v1.Admin.ListDeadLetters:output_type -> sluice.v1.DeadLetter
-	19, // 50: sluice.v1.Admin.ReplayDeadLetters:output_type -> sluice.v1.ReplayReply
-	24, // 51: sluice.v1.Admin.DropDeadLetters:output_type -> sluice.v1.DropReply
-	26, // 52: sluice.v1.Admin.GetLimits:output_type -> sluice.v1.Limits
-	26, // 53: sluice.v1.Admin.SetLimit:output_type -> sluice.v1.Limits
-	26, // 54: sluice.v1.Admin.ResetLimit:output_type -> sluice.v1.Limits
-	29, // 55: sluice.v1.Admin.ListGaps:output_type -> sluice.v1.Gap
-	31, // 56: sluice.v1.Admin.ListBreakers:output_type -> sluice.v1.BreakerList
-	35, // 57: sluice.v1.Admin.WatchBreakers:output_type -> sluice.v1.BreakerChange
-	32, // 58: sluice.v1.Admin.SetBreaker:output_type -> sluice.v1.Breaker
-	38, // 59: sluice.v1.Admin.ReportWorker:output_type -> sluice.v1.ReportWorkerReply
-	42, // 60: sluice.v1.Admin.ListFaults:output_type -> sluice.v1.FaultList
-	42, // 61: sluice.v1.Admin.SetFault:output_type -> sluice.v1.FaultList
-	42, // 62: sluice.v1.Admin.ClearFault:output_type -> sluice.v1.FaultList
-	47, // 63: sluice.v1.Admin.Reload:output_type -> sluice.v1.ReloadReply
-	49, // 64: sluice.v1.Admin.Drain:output_type -> sluice.v1.AdminDrainReply
-	51, // 65: sluice.v1.Admin.Upgrade:output_type -> sluice.v1.UpgradeProgress
-	43, // [43:66] is the sub-list for method output_type
-	20, // [20:43] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	9,  // 11: sluice.v1.ExportEventsRequest.filter:type_name -> sluice.v1.EventFilter
+	14, // 12: sluice.v1.ExportedEvent.detail:type_name -> sluice.v1.EventDetail
+	9,  // 13: sluice.v1.ReplayEventsRequest.filter:type_name -> sluice.v1.EventFilter
+	9,  // 14: sluice.v1.ListDeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
+	9,  // 15: sluice.v1.DeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
+	9,  // 16: sluice.v1.DropDeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
+	30, // 17: sluice.v1.Limits.changes:type_name -> sluice.v1.LimitChange
+	35, // 18: sluice.v1.BreakerList.breakers:type_name -> sluice.v1.Breaker
+	36, // 19: sluice.v1.Breaker.signals:type_name -> sluice.v1.BreakerSignal
+	35, // 20: sluice.v1.BreakerChange.breaker:type_name -> sluice.v1.Breaker
+	46, // 21: sluice.v1.FaultList.faults:type_name -> sluice.v1.Fault
+	0,  // 22: sluice.v1.Admin.GetStatus:input_type -> sluice.v1.GetStatusRequest
+	1,  // 23: sluice.v1.Admin.WatchStatus:input_type -> sluice.v1.WatchStatusRequest
+	10, // 24: sluice.v1.Admin.ListEvents:input_type -> sluice.v1.ListEventsRequest
+	13, // 25: sluice.v1.Admin.GetEvent:input_type -> sluice.v1.GetEventRequest
+	20, // 26: sluice.v1.Admin.TailEvents:input_type -> sluice.v1.TailEventsRequest
+	21, // 27: sluice.v1.Admin.ReplayEvents:input_type -> sluice.v1.ReplayEventsRequest
+	23, // 28: sluice.v1.Admin.ListDeadLetters:input_type -> sluice.v1.ListDeadLettersRequest
+	25, // 29: sluice.v1.Admin.ReplayDeadLetters:input_type -> sluice.v1.DeadLettersRequest
+	26, // 30: sluice.v1.Admin.DropDeadLetters:input_type -> sluice.v1.DropDeadLettersRequest
+	28, // 31: sluice.v1.Admin.GetLimits:input_type -> sluice.v1.GetLimitsRequest
+	47, // 32: sluice.v1.Admin.SetLimit:input_type -> sluice.v1.SetLimitRequest
+	48, // 33: sluice.v1.Admin.ResetLimit:input_type -> sluice.v1.ResetLimitRequest
+	31, // 34: sluice.v1.Admin.ListGaps:input_type -> sluice.v1.ListGapsRequest
+	33, // 35: sluice.v1.Admin.ListBreakers:input_type -> sluice.v1.ListBreakersRequest
+	37, // 36: sluice.v1.Admin.WatchBreakers:input_type -> sluice.v1.WatchBreakersRequest
+	39, // 37: sluice.v1.Admin.SetBreaker:input_type -> sluice.v1.SetBreakerRequest
+	40, // 38: sluice.v1.Admin.ReportWorker:input_type -> sluice.v1.ReportWorkerRequest
+	42, // 39: sluice.v1.Admin.ListFaults:input_type -> sluice.v1.ListFaultsRequest
+	43, // 40: sluice.v1.Admin.SetFault:input_type -> sluice.v1.SetFaultRequest
+	44, // 41: sluice.v1.Admin.ClearFault:input_type -> sluice.v1.ClearFaultRequest
+	17, // 42: sluice.v1.Admin.ExportEvents:input_type -> sluice.v1.ExportEventsRequest
+	18, // 43: sluice.v1.Admin.ImportEvents:input_type -> sluice.v1.ExportedEvent
+	49, // 44: sluice.v1.Admin.Reload:input_type -> sluice.v1.ReloadRequest
+	51, // 45: sluice.v1.Admin.Drain:input_type -> sluice.v1.AdminDrainRequest
+	53, // 46: sluice.v1.Admin.Upgrade:input_type -> sluice.v1.UpgradeRequest
+	2,  // 47: sluice.v1.Admin.GetStatus:output_type -> sluice.v1.Status
+	2,  // 48: sluice.v1.Admin.WatchStatus:output_type -> sluice.v1.Status
+	11, // 49: sluice.v1.Admin.ListEvents:output_type -> sluice.v1.Event
+	14, // 50: sluice.v1.Admin.GetEvent:output_type -> sluice.v1.EventDetail
+	11, // 51: sluice.v1.Admin.TailEvents:output_type -> sluice.v1.Event
+	22, // 52: sluice.v1.Admin.ReplayEvents:output_type -> sluice.v1.ReplayReply
+	24, // 53: sluice.v1.Admin.ListDeadLetters:output_type -> sluice.v1.DeadLetter
+	22, // 54: sluice.v1.Admin.ReplayDeadLetters:output_type -> sluice.v1.ReplayReply
+	27, // 55: sluice.v1.Admin.DropDeadLetters:output_type -> sluice.v1.DropReply
+	29, // 56: sluice.v1.Admin.GetLimits:output_type -> sluice.v1.Limits
+	29, // 57: sluice.v1.Admin.SetLimit:output_type -> sluice.v1.Limits
+	29, // 58: sluice.v1.Admin.ResetLimit:output_type -> sluice.v1.Limits
+	32, // 59: sluice.v1.Admin.ListGaps:output_type -> sluice.v1.Gap
+	34, // 60: sluice.v1.Admin.ListBreakers:output_type -> sluice.v1.BreakerList
+	38, // 61: sluice.v1.Admin.WatchBreakers:output_type -> sluice.v1.BreakerChange
+	35, // 62: sluice.v1.Admin.SetBreaker:output_type -> sluice.v1.Breaker
+	41, // 63: sluice.v1.Admin.ReportWorker:output_type -> sluice.v1.ReportWorkerReply
+	45, // 64: sluice.v1.Admin.ListFaults:output_type -> sluice.v1.FaultList
+	45, // 65: sluice.v1.Admin.SetFault:output_type -> sluice.v1.FaultList
+	45, // 66: sluice.v1.Admin.ClearFault:output_type -> sluice.v1.FaultList
+	18, // 67: sluice.v1.Admin.ExportEvents:output_type -> sluice.v1.ExportedEvent
+	19, // 68: sluice.v1.Admin.ImportEvents:output_type -> sluice.v1.ImportProgress
+	50, // 69: sluice.v1.Admin.Reload:output_type -> sluice.v1.ReloadReply
+	52, // 70: sluice.v1.Admin.Drain:output_type -> sluice.v1.AdminDrainReply
+	54, // 71: sluice.v1.Admin.Upgrade:output_type -> sluice.v1.UpgradeProgress
+	47, // [47:72] is the sub-list for method output_type
+	22, // [22:47] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_sluice_v1_admin_proto_init() }
@@ -4010,7 +4301,7 @@ func file_sluice_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_admin_proto_rawDesc), len(file_sluice_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,8 @@ const (
 	Admin_ListFaults_FullMethodName        = "/sluice.v1.Admin/ListFaults"
 	Admin_SetFault_FullMethodName          = "/sluice.v1.Admin/SetFault"
 	Admin_ClearFault_FullMethodName        = "/sluice.v1.Admin/ClearFault"
+	Admin_ExportEvents_FullMethodName      = "/sluice.v1.Admin/ExportEvents"
+	Admin_ImportEvents_FullMethodName      = "/sluice.v1.Admin/ImportEvents"
 	Admin_Reload_FullMethodName            = "/sluice.v1.Admin/Reload"
 	Admin_Drain_FullMethodName             = "/sluice.v1.Admin/Drain"
 	Admin_Upgrade_FullMethodName           = "/sluice.v1.Admin/Upgrade"
@@ -85,6 +87,12 @@ type AdminClient interface {
 	ListFaults(ctx context.Context, in *ListFaultsRequest, opts ...grpc.CallOption) (*FaultList, error)
 	SetFault(ctx context.Context, in *SetFaultRequest, opts ...grpc.CallOption) (*FaultList, error)
 	ClearFault(ctx context.Context, in *ClearFaultRequest, opts ...grpc.CallOption) (*FaultList, error)
+	// Events whole, the oldest first, in the form that ImportEvents takes.
+	ExportEvents(ctx context.Context, in *ExportEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportedEvent], error)
+	// Takes events over from another host: under their ids, in their states. An id that is known here
+	// is passed over, so that a stream which broke off may be sent again. A reply follows each batch
+	// that is durable, with the sums so far; the last one has done.
+	ImportEvents(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExportedEvent, ImportProgress], error)
 	// Reads the config file again. A refused config is INVALID_ARGUMENT and changes nothing.
 	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadReply, error)
 	// Stops taking requests; the daemon ends when what it took is answered.
@@ -357,6 +365,38 @@ func (c *adminClient) ClearFault(ctx context.Context, in *ClearFaultRequest, opt
 	return out, nil
 }
 
+func (c *adminClient) ExportEvents(ctx context.Context, in *ExportEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportedEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[6], Admin_ExportEvents_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportEventsRequest, ExportedEvent]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_ExportEventsClient = grpc.ServerStreamingClient[ExportedEvent]
+
+func (c *adminClient) ImportEvents(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExportedEvent, ImportProgress], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[7], Admin_ImportEvents_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportedEvent, ImportProgress]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_ImportEventsClient = grpc.BidiStreamingClient[ExportedEvent, ImportProgress]
+
 func (c *adminClient) Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReloadReply)
@@ -379,7 +419,7 @@ func (c *adminClient) Drain(ctx context.Context, in *AdminDrainRequest, opts ...
 
 func (c *adminClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[UpgradeProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[6], Admin_Upgrade_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[8], Admin_Upgrade_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -435,6 +475,12 @@ type AdminServer interface {
 	ListFaults(context.Context, *ListFaultsRequest) (*FaultList, error)
 	SetFault(context.Context, *SetFaultRequest) (*FaultList, error)
 	ClearFault(context.Context, *ClearFaultRequest) (*FaultList, error)
+	// Events whole, the oldest first, in the form that ImportEvents takes.
+	ExportEvents(*ExportEventsRequest, grpc.ServerStreamingServer[ExportedEvent]) error
+	// Takes events over from another host: under their ids, in their states. An id that is known here
+	// is passed over, so that a stream which broke off may be sent again. A reply follows each batch
+	// that is durable, with the sums so far; the last one has done.
+	ImportEvents(grpc.BidiStreamingServer[ExportedEvent, ImportProgress]) error
 	// Reads the config file again. A refused config is INVALID_ARGUMENT and changes nothing.
 	Reload(context.Context, *ReloadRequest) (*ReloadReply, error)
 	// Stops taking requests; the daemon ends when what it took is answered.
@@ -512,6 +558,12 @@ func (UnimplementedAdminServer) SetFault(context.Context, *SetFaultRequest) (*Fa
 }
 func (UnimplementedAdminServer) ClearFault(context.Context, *ClearFaultRequest) (*FaultList, error) {
 	return nil, status.Error(codes.Unimplemented, "method ClearFault not implemented")
+}
+func (UnimplementedAdminServer) ExportEvents(*ExportEventsRequest, grpc.ServerStreamingServer[ExportedEvent]) error {
+	return status.Error(codes.Unimplemented, "method ExportEvents not implemented")
+}
+func (UnimplementedAdminServer) ImportEvents(grpc.BidiStreamingServer[ExportedEvent, ImportProgress]) error {
+	return status.Error(codes.Unimplemented, "method ImportEvents not implemented")
 }
 func (UnimplementedAdminServer) Reload(context.Context, *ReloadRequest) (*ReloadReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reload not implemented")
@@ -861,6 +913,24 @@ func _Admin_ClearFault_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_ExportEvents_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportEventsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).ExportEvents(m, &grpc.GenericServerStream[ExportEventsRequest, ExportedEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_ExportEventsServer = grpc.ServerStreamingServer[ExportedEvent]
+
+func _Admin_ImportEvents_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AdminServer).ImportEvents(&grpc.GenericServerStream[ExportedEvent, ImportProgress]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_ImportEventsServer = grpc.BidiStreamingServer[ExportedEvent, ImportProgress]
+
 func _Admin_Reload_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReloadRequest)
 	if err := dec(in); err != nil {
@@ -1010,6 +1080,17 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "WatchBreakers",
 			Handler:       _Admin_WatchBreakers_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "ExportEvents",
+			Handler:       _Admin_ExportEvents_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ImportEvents",
+			Handler:       _Admin_ImportEvents_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 		{
 			StreamName:    "Upgrade",

@@ -11,8 +11,8 @@
 // Keys are one letter, then big-endian numbers, so that they sort like the numbers.
 //
 //	e seq                       Record: an event and the state of its deliveries
-//	u seq                       the event has a delivery that is not delivered: 1 it must be kept,
-//	                            2 it is dead
+//	u seq                       the event must be kept: a delivery lives, or blocks others
+//	v seq                       the event is dead, and blocks nothing
 //	y seq                       the event is a duplicate
 //	x seq dest                  dead letter
 //	f dest seq                  delivery that is due since it came
@@ -22,11 +22,18 @@
 //	k day part source key       dedup key of a window that ends on that day
 //	t tick chunk                an event received in that tick lies in that chunk
 //	l source chunk              an event of that source lies in that chunk
+//	g dest chunk                an event that goes there lies in that chunk
+//	w type chunk                an event of that type lies in that chunk
+//	o chunk minute              an event of that chunk came late, received in that minute
+//	p part hash seq             event whose sender's id has that hash
+//	n type                      name of a type
 //	m                           Meta
 //
-// A chunk is 16 groups in a row: t and l cost one row for many events, and the reader looks through
-// the events of the chunk. An event that was delivered before it was first written costs its e row
-// (and k, where it has a key). Those that ended when they came share e rows, see packed.go.
+// A chunk is 16 groups in a row: t, l, g and w cost one row for many events, and the reader looks
+// through the events of the chunk; where several of them lead to what is asked for, through the
+// chunks alone that all lead to (see walk.go). An event that was delivered before it was first
+// written costs its e row (and k and p, where it has a key and an id). Those that ended when they
+// came share e rows, see packed.go.
 //
 // # What is written once
 //

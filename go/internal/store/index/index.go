@@ -25,11 +25,9 @@ const batchBytesKept = 8 << 20
 // ErrDamaged says that the index cannot be believed: throw it away and build it from the journal.
 var ErrDamaged = errors.New("index is damaged")
 
-// formatVersion counts changes of the rows that an older reader would misread.
-const formatVersion = 3
-
-// formatBefore lacks nothing but the flag of dead letters that block: its rows read like today's.
-const formatBefore = 2
+// formatVersion counts changes of the rows that another version would misread or miss. An index of
+// another format is built again.
+const formatVersion = 4
 
 // Options says how to open an index. FS nil is the operating system's; Log nil is slog.Default.
 type Options struct {
@@ -69,6 +67,8 @@ type Meta struct {
 	Counts    Counts   `json:"counts"`
 	// Dedup holds the days that dedup rows may be of.
 	Dedup map[uint32]*DedupDay `json:"dedup"`
+	// SenderIDs are the parts that p rows may be of, the oldest first.
+	SenderIDs []SenderIDPart `json:"sender_ids"`
 }
 
 // DedupDay is where the next dedup row of a day goes: to the last part, which holds so many keys.
@@ -91,14 +91,9 @@ type Index struct {
 	buckets, unread []*bucket
 	budget          *filter.Budget
 	partKeys        int
-	// lastSource and lastTick spare l and t rows that were just written; last is the last event's
-	// part of them.
-	lastSource map[uint32]uint64
-	lastTick   map[uint64]uint64
-	last       struct {
-		chunk, tick uint64
-		source      uint32
-	}
+	ways
+	types
+	read atomic.Uint64 // see RowsRead
 
 	engine *engineTime
 
@@ -139,8 +134,7 @@ func Open(dir string, o Options) (*Index, error) {
 	}
 	x := &Index{
 		db: db, engine: engine, pending: newPending(), budget: filter.NewBudget(FilterBytesMax),
-		partKeys:   partKeysMax,
-		lastSource: map[uint32]uint64{}, lastTick: map[uint64]uint64{},
+		partKeys: partKeysMax, ways: newWays(),
 		batch: db.NewBatch(pebble.WithMaxRetainedSizeBytes(batchBytesKept)),
 	}
 	if err := x.load(); err != nil {
@@ -179,24 +173,28 @@ func (x *Index) Claim(journalID [16]byte) (fresh bool, err error) {
 	return false, nil
 }
 
-func (x *Index) load() error {
+// readMeta reads what is committed.
+func (x *Index) readMeta() (m Meta, err error) {
 	row, err := x.get([]byte{rowMeta})
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
-		x.meta = Meta{Format: formatVersion}
-	case err != nil:
-		return fmt.Errorf("%w: meta row: %w", ErrDamaged, err)
-	default:
-		if err := json.Unmarshal(row, &x.meta); err != nil {
-			return fmt.Errorf("%w: meta row: %w", ErrDamaged, err)
-		}
+		return Meta{Format: formatVersion}, nil
+	case err == nil:
+		err = json.Unmarshal(row, &m)
 	}
-	if x.meta.Format == formatBefore {
-		x.meta.Format = formatVersion
+	if err != nil {
+		return m, fmt.Errorf("%w: meta row: %w", ErrDamaged, err)
+	}
+	return m, nil
+}
+
+func (x *Index) load() (err error) {
+	if x.meta, err = x.readMeta(); err != nil {
+		return err
 	}
 	if x.meta.Format != formatVersion {
-		return fmt.Errorf("%w: format %d, this sluice reads %d", ErrDamaged, x.meta.Format,
-			formatVersion)
+		return fmt.Errorf("%w: it has format %d, this sluice writes %d", ErrDamaged,
+			x.meta.Format, formatVersion)
 	}
 	if x.meta.Counts.Sources == nil {
 		x.meta.Counts.Sources = map[uint32]*SourceCounts{}
@@ -212,7 +210,7 @@ func (x *Index) load() error {
 		x.meta.Dedup = map[uint32]*DedupDay{}
 	}
 	x.openBuckets()
-	return nil
+	return x.loadTypes()
 }
 
 // Remove deletes the index in dir, so that Open makes an empty one. fs nil is the operating
@@ -338,21 +336,31 @@ func (e *engineTime) watch(l *pebble.EventListener) {
 	l.CompactionEnd = func(i pebble.CompactionInfo) { e.end(i.JobID) }
 }
 
-// regionOf keeps rows of different kinds, and parts of dedup rows, in tables of their own. Rows
+// regionOf keeps rows of different kinds, and parts of k and p rows, in tables of their own. Rows
 // come in the order of their keys within a kind, most of them, so that a new table lies behind all
 // older ones and is never merged with them; one table over several kinds would span all that lies
 // between.
 func regionOf(first []byte) (policy pebble.SpanPolicy, end []byte, err error) {
-	if len(first) < dedupPartBytes || first[0] != rowDedup {
+	part := 0
+	switch first[0] {
+	case rowDedup:
+		part = dedupPartBytes
+	case rowSenderID:
+		part = senderIDPartBytes
+	}
+	if part == 0 || len(first) < part {
 		return policy, []byte{first[0] + 1}, nil
 	}
-	end = bytes.Clone(first[:dedupPartBytes])
+	end = bytes.Clone(first[:part])
 	for i := len(end) - 1; ; i-- { // ends at the letter at the latest
 		if end[i]++; end[i] != 0 {
 			return policy, end[:i+1], nil
 		}
 	}
 }
+
+// RowsRead counts the rows that readers of events have looked at since Open.
+func (x *Index) RowsRead() uint64 { return x.read.Load() }
 
 // get reads a copy of a row.
 func (x *Index) get(key []byte) ([]byte, error) {

@@ -66,7 +66,7 @@ func TestARecordSurvivesItsRow(t *testing.T) {
 		r := &Record{
 			Seq: event.Seq(rng.Uint64()), Source: rng.Uint32(), Route: rng.Uint32(),
 			Size: rng.Uint32(), Received: rng.Int64(), OrderKey: rng.Uint64(),
-			Attempts: rng.Uint32(),
+			Attempts: rng.Uint32(), Type: rng.Uint32(),
 			Loc: journal.Loc{
 				Segment: rng.Uint64(), Offset: int64(rng.Uint32()) * 64,
 				Length: uint32(rng.IntN(1<<20)) * 64, Check: rng.Uint32(),
@@ -112,21 +112,16 @@ func TestAnOutcomeSurvivesItsRow(t *testing.T) {
 	}
 }
 
-// TestAnIndexOfTheFormatBeforeIsTaken reads rows without the flag of dead letters that block.
-func TestAnIndexOfTheFormatBeforeIsTaken(t *testing.T) {
-	fs := vfs.NewMem()
-	x := open(t, fs)
-	x.Change(pendingRecord(event.NewSeq(1, 0)))
-	x.meta.Format = formatBefore
-	must(t, x.Commit())
-	must(t, x.Close())
-	for range 2 {
-		x = open(t, fs)
-		if r, err := x.Load(event.NewSeq(1, 0)); r == nil || err != nil {
-			t.Fatalf("read %+v, %v", r, err)
-		}
+func TestAnIndexOfAnotherFormatIsToBeBuiltAgain(t *testing.T) {
+	for _, format := range []int{formatVersion - 1, formatVersion + 1} {
+		fs := vfs.NewMem()
+		x := open(t, fs)
+		x.meta.Format = format
 		must(t, x.Commit())
 		must(t, x.Close())
+		if _, err := Open("index", Options{FS: fs}); !errors.Is(err, ErrDamaged) {
+			t.Errorf("format %d: %v", format, err)
+		}
 	}
 }
 
@@ -144,7 +139,7 @@ func TestAnEventDeliveredAtOnceCostsOneRow(t *testing.T) {
 	if got["e"] != events || got["f"]+got["d"]+got["u"]+got["a"]+got["x"] != 0 {
 		t.Errorf("rows %v", got)
 	}
-	if ways := got["t"] + got["l"]; ways > events/10 {
+	if ways := got["t"] + got["l"] + got["g"]; ways > events/10 {
 		t.Errorf("%d rows lead to %d events of one group", ways, events)
 	}
 	must(t, x.Close())
@@ -165,8 +160,10 @@ func TestNothingIsLeftOfADeliveryThatEnded(t *testing.T) {
 		x.Change(r)
 		must(t, x.Commit())
 		want := map[event.State]string{
-			event.Pending: "map[e:1 f:1 l:1 m:1 t:1 u:1]", event.Retrying: "map[d:1 e:1 l:1 m:1 t:1 u:1]",
-			event.DeadLetter: "map[e:1 l:1 m:1 t:1 u:1 x:1]", event.Delivered: "map[e:1 l:1 m:1 t:1]",
+			event.Pending:    "map[e:1 f:1 g:1 l:1 m:1 t:1 u:1]",
+			event.Retrying:   "map[d:1 e:1 g:1 l:1 m:1 t:1 u:1]",
+			event.DeadLetter: "map[e:1 g:1 l:1 m:1 t:1 v:1 x:1]",
+			event.Delivered:  "map[e:1 g:1 l:1 m:1 t:1]",
 		}[state]
 		if got := fmt.Sprint(rows(t, x)); got != want {
 			t.Errorf("%s: rows %s, want %s", state, got, want)
@@ -300,17 +297,22 @@ func TestTrimKeepsTheLiving(t *testing.T) {
 	x.Meta().Counts.Events = 100
 	x.Meta().Counts.Sources[1] = &SourceCounts{Accepted: 100}
 	must(t, x.Commit())
-	list, err := x.Survivors(1, 80, 10)
+	list, err := x.Survivors(1, 80, 10, nil)
 	must(t, err)
 	if len(list) != 1 || list[0].Seq.Group() != 40 {
 		t.Fatalf("survivors %+v", list)
 	}
-	dead, err := x.Trim(80)
+	fifth := func(r *Record, _ *Delivery) bool { return r.Seq.Group()%5 == 0 }
+	if list, err = x.Survivors(1, 80, 100, fifth); err != nil || len(list) != 16 {
+		t.Fatalf("%d survivors with dead letters, %v", len(list), err)
+	}
+	dead, stay, err := x.Trim(80, nil)
 	must(t, err)
-	if dead != 79 || x.Meta().Counts.Events != 21 || x.Meta().Counts.Destinations[1].Dead != 19 {
+	if dead != 79 || stay != 1 || x.Meta().Counts.Events != 21 ||
+		x.Meta().Counts.Destinations[1].Dead != 19 {
 		t.Errorf("%d dead letters went, %+v", dead, x.Meta().Counts)
 	}
-	if got := fmt.Sprint(rows(t, x)); got != "map[a:1 d:1 e:21 f:1 l:3 m:1 t:22 u:21 x:19]" {
+	if got := fmt.Sprint(rows(t, x)); got != "map[a:1 d:1 e:21 f:1 g:3 l:3 m:1 t:22 u:2 v:19 x:19]" {
 		t.Errorf("rows %s", got)
 	}
 	r, err := x.Find(pendingRecord(event.NewSeq(40, 0)).ID)

@@ -11,6 +11,7 @@ import (
 const (
 	rowEvent      = 'e'
 	rowUnfinished = 'u'
+	rowGivenUp    = 'v'
 	rowDuplicate  = 'y'
 	rowDead       = 'x'
 	rowFresh      = 'f'
@@ -20,6 +21,11 @@ const (
 	rowDedup      = 'k'
 	rowTick       = 't'
 	rowSource     = 'l'
+	rowGoesTo     = 'g'
+	rowType       = 'w'
+	rowTypeName   = 'n'
+	rowLate       = 'o'
+	rowSenderID   = 'p'
 	rowMeta       = 'm'
 )
 
@@ -96,9 +102,27 @@ func tickKey(received int64, chunk uint64) []byte {
 	return binary.BigEndian.AppendUint64(k, chunk)
 }
 
-func sourceKey(source uint32, chunk uint64) []byte {
-	return binary.BigEndian.AppendUint64(destKey(rowSource, source), chunk)
+// wayKey is an l, g or w row: from a source, a destination or a type to a chunk.
+func wayKey(row byte, from uint32, chunk uint64) []byte {
+	return binary.BigEndian.AppendUint64(destKey(row, from), chunk)
 }
+
+func lateKey(chunk, minute uint64) []byte {
+	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 17), rowLate), chunk)
+	return binary.BigEndian.AppendUint64(k, minute)
+}
+
+const (
+	senderIDPartBytes = 1 + 4 // of a key that all rows of a part begin with
+	senderIDKeyBytes  = senderIDPartBytes + 8 + 8
+)
+
+func senderIDKey(part uint32, hash uint64, seq event.Seq) []byte {
+	k := binary.BigEndian.AppendUint64(destKey(rowSenderID, part), hash)
+	return binary.BigEndian.AppendUint64(k, uint64(seq))
+}
+
+func typeNameKey(number uint32) []byte { return destKey(rowTypeName, number) }
 
 func tickOf(received int64) uint64      { return uint64(max(received, 0) / tickNS) }
 func chunkOf(seq event.Seq) uint64      { return uint64(seq) >> chunkShift }

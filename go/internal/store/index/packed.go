@@ -67,6 +67,7 @@ func (x *Index) scan(from, before event.Seq, backwards bool,
 	begin, step := direction(it, backwards)
 	var rows []eventRow
 	for ok := begin(); ok; ok = step() {
+		x.read.Add(1)
 		if rows, err = unpack(rows[:0], seqAt(it.Key()), it.Value()); err != nil {
 			return false, errors.Join(err, it.Close())
 		}
@@ -100,6 +101,7 @@ func (x *Index) records(from, before event.Seq, backwards bool,
 
 // Get reads one event as it was committed; nil when there is none.
 func (x *Index) Get(seq event.Seq) (*Record, error) {
+	x.read.Add(1)
 	value, closer, err := x.db.Get(seqKey(rowEvent, seq))
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):

@@ -94,7 +94,7 @@ func TestPackedRowsHoldWhatWasPut(t *testing.T) {
 			if rng.IntN(15) == 0 {
 				must(t, x.Commit())
 				last := rng.Uint64N(group)
-				_, err := x.Trim(last)
+				_, _, err := x.Trim(last, nil)
 				must(t, err)
 				for seq, r := range m.events {
 					if seq.Group() <= last && !r.Needed() {

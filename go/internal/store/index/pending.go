@@ -16,7 +16,9 @@ type pending struct {
 	// that is under way costs no read.
 	clean, older map[event.Seq]*Record
 	ended        endedRows
-	ways         []way
+	newWays      []way
+	senderIDs    []senderID
+	newTypes     []uint32
 	attempts     []attempt
 	windows      windows
 	orders       orders
@@ -250,7 +252,9 @@ func (x *Index) committed() {
 	clear(x.orders.changed)
 	x.ended.clear()
 	x.windows.clear()
-	x.ways = x.ways[:0]
+	x.newWays = x.newWays[:0]
+	x.senderIDs = x.senderIDs[:0]
+	x.newTypes = x.newTypes[:0]
 	x.attempts = x.attempts[:0]
 	x.newCatalogue = false
 }

@@ -127,6 +127,7 @@ func (x *Index) Find(id event.ID) (*Record, error) {
 	}
 	var chunks []uint64
 	for ok := it.First(); ok; ok = it.Next() {
+		x.read.Add(1)
 		chunks = append(chunks, uint64(seqAt(it.Key())))
 	}
 	if err := closeIter(it); err != nil {

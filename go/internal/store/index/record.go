@@ -24,6 +24,8 @@ type Record struct {
 	OrderKey uint64 // 0: none
 	// First is the event that this one repeats; zero when it is none.
 	First event.ID
+	// Type is the number of the sender's event type, see Index.TypeNumber; 0: none is known.
+	Type uint32
 	// Attempts counts the a rows.
 	Attempts   uint32
 	Deliveries []Delivery
@@ -63,7 +65,7 @@ type place struct {
 	due int64
 }
 
-// mark is the u or y row of an event: 0 for none.
+// mark is the u, v or y row of an event: 0 for none.
 type mark byte
 
 const (
@@ -146,7 +148,8 @@ func (r *Record) settle() {
 	}
 }
 
-const recordVersion = 1
+// recordVersion differs from packedVersion, so that one byte tells the two apart.
+const recordVersion = 3
 
 const (
 	flagBlocked = 1 << iota
@@ -168,6 +171,7 @@ func appendRecord(b []byte, r *Record) []byte {
 	b = binary.AppendVarint(b, r.Horizon-r.Received)
 	b = binary.AppendUvarint(b, r.OrderKey)
 	b = binary.AppendUvarint(b, uint64(r.Attempts))
+	b = binary.AppendUvarint(b, uint64(r.Type))
 	if r.First.IsZero() {
 		b = append(b, 0)
 	} else {
@@ -264,6 +268,7 @@ func parseRecord(seq event.Seq, row []byte) (*Record, error) {
 	r.Horizon = r.Received + c.varint()
 	r.OrderKey = c.uvarint()
 	r.Attempts = uint32(c.uvarint())
+	r.Type = uint32(c.uvarint())
 	if c.byte() == 1 {
 		copy(r.First[:], c.bytes(16))
 	}

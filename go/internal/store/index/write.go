@@ -37,9 +37,11 @@ func (x *Index) Commit() error {
 	if err := x.putDirty(&p); err != nil {
 		return err
 	}
-	for i := range x.ways {
-		p.set(x.ways[i].key(), nil)
+	for i := range x.newWays {
+		p.set(x.newWays[i].key(), nil)
 	}
+	x.putSenderIDs(&p)
+	x.putTypes(&p)
 	for i := range x.attempts {
 		a := &x.attempts[i]
 		p.value = appendOutcome(p.value[:0], &a.outcome)
@@ -95,7 +97,7 @@ func (x *Index) putEnded(p *put) {
 		p.set(seqKey(rowEvent, first), p.value)
 	})
 	for _, seq := range e.repeats {
-		p.set(seqKey(rowDuplicate, seq), []byte{byte(markDuplicate)})
+		p.set(seqKey(rowDuplicate, seq), nil)
 	}
 }
 
@@ -157,11 +159,11 @@ func (x *Index) putRecord(p *put, r *Record) {
 	p.value = appendRecord(p.value[:0], r)
 	p.set(seqKey(rowEvent, r.Seq), p.value)
 	if want := r.wantMark(); want != r.mark {
-		if row := r.mark.row(); row != 0 && row != want.row() {
+		if row := r.mark.row(); row != 0 {
 			p.delete(seqKey(row, r.Seq))
 		}
 		if row := want.row(); row != 0 {
-			p.set(seqKey(row, r.Seq), []byte{byte(want)})
+			p.set(seqKey(row, r.Seq), nil)
 		}
 	}
 	for i := range r.Deliveries {
@@ -186,8 +188,10 @@ func (x *Index) putRecord(p *put, r *Record) {
 
 func (m mark) row() byte {
 	switch m {
-	case markNeeded, markDead:
+	case markNeeded:
 		return rowUnfinished
+	case markDead:
+		return rowGivenUp
 	case markDuplicate:
 		return rowDuplicate
 	}
@@ -200,46 +204,6 @@ func (p place) key(dest uint32, seq event.Seq) []byte {
 	}
 	return timedKey(dest, p.due, seq)
 }
-
-// ticksRemembered bounds the memory of t rows just written.
-const ticksRemembered = 4096
-
-// way is a row that leads to the events of a chunk, from their source or from a tick.
-type way struct {
-	row  byte
-	from uint64
-	to   uint64 // chunk
-}
-
-func (w *way) key() []byte {
-	if w.row == rowSource {
-		return sourceKey(uint32(w.from), w.to)
-	}
-	return tickKey(int64(w.from)*tickNS, w.to)
-}
-
-// addWays adds the rows that lead to a new event from its source and its received time.
-func (x *Index) addWays(r *Record) {
-	chunk := chunkOf(r.Seq) + 1 // 0 is "none" in the maps
-	tick := tickOf(idTime(r.ID))
-	if chunk == x.last.chunk && tick == x.last.tick && r.Source == x.last.source {
-		return
-	}
-	x.last.chunk, x.last.tick, x.last.source = chunk, tick, r.Source
-	if x.lastSource[r.Source] != chunk {
-		x.lastSource[r.Source] = chunk
-		x.ways = append(x.ways, way{rowSource, uint64(r.Source), chunk - 1})
-	}
-	if x.lastTick[tick] != chunk {
-		if len(x.lastTick) >= ticksRemembered {
-			clear(x.lastTick)
-		}
-		x.lastTick[tick] = chunk
-		x.ways = append(x.ways, way{rowTick, tick, chunk - 1})
-	}
-}
-
-func idTime(id event.ID) int64 { return id.Time().UnixNano() }
 
 // LivingDay is the first dedup bucket that may still decide: one day behind the horizon, so that
 // frames that waited in a lane are judged like those that did not. It follows from the journal

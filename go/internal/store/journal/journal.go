@@ -40,7 +40,7 @@ var (
 	// ErrDamaged: the bytes on disk are not those that were written.
 	ErrDamaged = errors.New("damaged on disk")
 	// ErrNewer: the journal was written by a newer sluice.
-	ErrNewer = errors.New("written by a newer version")
+	ErrNewer = errors.New("written by a newer sluice; start that one, or a later one")
 	// ErrForeign: the directory holds segments of another journal alone. The operator's fault.
 	ErrForeign = errors.New("segments of another journal")
 	// ErrClosed: the journal was closed.

@@ -21,10 +21,13 @@ import (
 //	│ err (errlen bytes), by (bylen bytes), zeroes                                              │
 //	└───────────────────────────────────────────────────────────────────────────────────────────┘
 //
-// Bit 0 of flags is Outcome.Blocks; the others are zero, and not looked at.
+// Bit 0 of flags is Outcome.Blocks, bit 1 Outcome.Copied; the others are zero, and not looked at.
 const outcomeLinesMax = (2*event.ErrMax + lineSize - 1) / lineSize
 
-const outcomeBlocks = 1 << 0
+const (
+	outcomeBlocks = 1 << 0
+	outcomeCopied = 1 << 1
+)
 
 // The count of lines must fit its byte.
 const _ = uint8(outcomeLinesMax)
@@ -63,6 +66,9 @@ func appendOutcome(b []byte, o *event.Outcome, lowSpace bool) []byte {
 	if o.Blocks {
 		e[22] |= outcomeBlocks
 	}
+	if o.Copied {
+		e[22] |= outcomeCopied
+	}
 	le.PutUint64(e[24:], uint64(o.At))
 	le.PutUint64(e[32:], uint64(o.Next))
 	copy(e[OutcomeBytes:], errText)
@@ -92,6 +98,7 @@ func parseOutcomes(b []byte, list []event.Outcome) ([]event.Outcome, error) {
 			Err:         string(text[:errLen]),
 			By:          string(text[errLen : errLen+byLen]),
 			Blocks:      b[22]&outcomeBlocks != 0,
+			Copied:      b[22]&outcomeCopied != 0,
 		})
 		b = b[OutcomeBytes+lines:]
 	}

@@ -182,7 +182,9 @@ func (j *Journal) replaySegment(s *segment, fromGroup uint64, fn func(*Group) er
 	scan := scanner{r: r, size: size}
 	l := life{s.epoch, s.number}
 	limit := min(s.end, size)
-	holes, end, err := scan.walk(l, 0, limit, s.firstGroup-1, func(p *parsed, off int64) error {
+	sound := s.firstGroup - 1
+	holes, end, err := scan.walk(l, 0, limit, sound, func(p *parsed, off int64) error {
+		sound = p.group
 		if p.group < fromGroup {
 			return nil
 		}
@@ -192,7 +194,7 @@ func (j *Journal) replaySegment(s *segment, fromGroup uint64, fn func(*Group) er
 		return err
 	}
 	if end < s.end {
-		holes = append(holes, hole{end, s.end, 0, s.lastGroup, "no valid group"})
+		holes = append(holes, hole{end, s.end, sound + 1, s.lastGroup, "no valid group"})
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -35,7 +35,7 @@ type recovering struct {
 }
 
 // recover finds out what the directory holds. It changes nothing but the JOURNAL file, if that is
-// missing, and removes what only a run that is over had a use for.
+// missing, and removes what only a run that is over had a use for; for a Check, not even that.
 func (j *Journal) recover() (*Recovery, error) {
 	r := &recovering{j: j, out: &Recovery{Ended: map[event.LaneID]bool{}},
 		byID: map[uint64]*found{}}
@@ -53,14 +53,15 @@ func (j *Journal) recover() (*Recovery, error) {
 	if err := r.settleIdentity(named, identityErr); err != nil {
 		return nil, err
 	}
-	buf, err := j.pool.get(BlockSize)
-	if err != nil {
-		return nil, err
+	if !j.inspect {
+		buf, err := j.pool.get(BlockSize)
+		if err != nil {
+			return nil, err
+		}
+		clear(buf.data)
+		j.direct = j.probeDirect(buf.data[:BlockSize])
+		buf.Release()
 	}
-	clear(buf.data)
-	j.direct = j.probeDirect(buf.data[:BlockSize])
-	buf.Release()
-
 	if err := r.choose(); err != nil {
 		return nil, err
 	}
@@ -96,6 +97,7 @@ func (r *recovering) findFiles() error {
 			r.files = append(r.files, f)
 			j.nextFile = max(j.nextFile, id+1)
 		case name == identityName:
+		case (name == identityTemp || name == probeName) && j.inspect:
 		case name == identityTemp, name == probeName:
 			if err := j.o.FS.Remove(j.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -190,6 +192,9 @@ func (r *recovering) settleIdentity(named bool, cause error) error {
 		if foreign > 0 && ours == 0 {
 			return fmt.Errorf("%w: %s names %x", ErrForeign, identityName, j.id)
 		}
+		if j.inspect {
+			return nil
+		}
 		// The run that made the file may have died before its name was durable.
 		return j.o.FS.SyncDir(j.o.Dir)
 	}
@@ -197,6 +202,9 @@ func (r *recovering) settleIdentity(named bool, cause error) error {
 	if !r.out.Created {
 		j.noteDamage(nil, Damage{Kind: DamageIdentity, File: identityName,
 			Detail: fmt.Sprintf("%v; made again as %x", cause, j.id)})
+	}
+	if j.inspect {
+		return nil
 	}
 	return j.writeIdentity()
 }
@@ -372,23 +380,19 @@ func (r *recovering) verify(e entry) (*found, error) {
 		e.lastOffset+last.length == e.end && e.end <= f.size {
 		return f, nil
 	}
-	found := false
-	holes, end, err := f.scan.walk(l, 0, min(e.end, f.size), e.firstGroup-1,
-		func(*parsed, int64) error { found = true; return nil })
+	sound := e.firstGroup - 1
+	holes, end, err := f.scan.walk(l, 0, min(e.end, f.size), sound,
+		func(p *parsed, _ int64) error { sound = p.group; return nil })
 	if err != nil {
 		return nil, err
 	}
-	if !found {
+	if sound < e.firstGroup {
 		whole.Detail = "nothing of it is valid"
 		r.j.noteDamage(f.file, whole)
 		return nil, nil
 	}
 	if end < e.end {
-		first := e.firstGroup
-		if n := len(holes); n > 0 {
-			first = holes[n-1].last + 1
-		}
-		holes = append(holes, hole{end, e.end, first, e.lastGroup, "no valid group"})
+		holes = append(holes, hole{end, e.end, sound + 1, e.lastGroup, "no valid group"})
 	}
 	for _, h := range holes {
 		r.j.noteDamage(f.file, h.damage(e.number))

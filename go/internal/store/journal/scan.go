@@ -30,6 +30,10 @@ func (s *scanner) fill(off, n int64) ([]byte, error) {
 		s.buf = make([]byte, roundUp(n, 1<<16))
 	}
 	got, err := s.r.ReadAt(s.buf[:n], off)
+	if errors.Is(err, syscall.EIO) {
+		// Once more: what is given up as unreadable is in no later table.
+		got, err = s.r.ReadAt(s.buf[:n], off)
+	}
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
 		return s.buf[:got], nil

@@ -45,6 +45,7 @@ type Journal struct {
 	writable    bool
 	closed      bool
 	damage      []Damage
+	inspect     bool // nothing is changed: see Check
 	cache       cache
 	ahead       ahead
 }
@@ -88,13 +89,7 @@ func Open(o Options) (*Journal, *Recovery, error) {
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
 		return nil, nil, fmt.Errorf("make journal directory: %w", err)
 	}
-	j := &Journal{
-		o: o, segmentSize: o.SegmentSize, writable: true,
-		nextFile: 1, nextSegment: 1, nextGroup: 1,
-		lanes: map[event.LaneID]uint64{},
-		cache: cache{max: o.CacheBytes},
-		pool:  bufPool{keep: o.CacheBytes / 4},
-	}
+	j := newJournal(o)
 	if j.segmentSize == 0 {
 		disk, err := o.FS.Space(o.Dir)
 		if err != nil {
@@ -111,6 +106,16 @@ func Open(o Options) (*Journal, *Recovery, error) {
 		return nil, nil, fmt.Errorf("open journal %s: %w", o.Dir, err)
 	}
 	return j, recovery, nil
+}
+
+func newJournal(o Options) *Journal {
+	return &Journal{
+		o: o, segmentSize: o.SegmentSize, writable: true,
+		nextFile: 1, nextSegment: 1, nextGroup: 1,
+		lanes: map[event.LaneID]uint64{},
+		cache: cache{max: o.CacheBytes},
+		pool:  bufPool{keep: o.CacheBytes / 4},
+	}
 }
 
 // segmentSizeFor is 1/16 of the file system, rounded down to a power of two and bounded.
@@ -275,7 +280,7 @@ func (j *Journal) Close() error {
 		j.mu.Unlock()
 		return ErrClosed
 	}
-	mark := j.doubt == nil && j.durable > 0 && !j.lastIdle
+	mark := j.doubt == nil && j.durable > 0 && !j.lastIdle && !j.inspect
 	j.mu.Unlock()
 	var err error
 	if mark {

@@ -26,8 +26,9 @@ const (
 	OpWrite
 	OpSync
 	OpPreallocate
+	OpTruncate
 
-	OpAll Op = 1<<11 - 1
+	OpAll Op = 1<<12 - 1
 )
 
 // Fault is what happens to matching calls.
@@ -305,4 +306,11 @@ func (f *faultyFile) Preallocate(size int64) error {
 		return err
 	}
 	return f.File.Preallocate(size)
+}
+
+func (f *faultyFile) Truncate(size int64) error {
+	if err := f.fs.meet(OpTruncate, f.name); err != nil {
+		return err
+	}
+	return f.File.Truncate(size)
 }

@@ -31,7 +31,8 @@ type Mem struct {
 	dirs     map[string]bool
 	locks    map[string]*memLock
 	capacity int64
-	rng      *rand.Rand
+	source   *rand.PCG
+	rng      *rand.Rand // draws from source
 	halted   bool
 	steps    int
 	haltAt   int
@@ -59,8 +60,10 @@ func NewMem() *Mem {
 func (m *Mem) Seed(seed uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.rng = rand.New(rand.NewPCG(seed, 0x6d656d))
+	m.draw(rand.NewPCG(seed, 0x6d656d))
 }
+
+func (m *Mem) draw(source *rand.PCG) { m.source, m.rng = source, rand.New(source) }
 
 // SetCapacity bounds the bytes of all files; 0: no bound.
 func (m *Mem) SetCapacity(bytes int64) {
@@ -97,18 +100,25 @@ func (m *Mem) Crash(rng *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.halted = true
+	next := m.afterPowerCut(rng.IntN)
+	next.draw(rand.NewPCG(rng.Uint64(), rng.Uint64()))
+	return next
+}
+
+// afterPowerCut is what the disk shows if everything under way goes as picked.
+func (m *Mem) afterPowerCut(pick pick) *Mem {
 	names := maps.Clone(m.durable)
 	for _, c := range m.changes {
-		if rng.IntN(2) == 0 {
+		if pick(2) == 1 {
 			c.apply(names)
 		}
 	}
-	next := m.successor(rng)
+	next := m.successor()
 	cut := map[*inode]*inode{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		node := names[name]
 		if cut[node] == nil {
-			cut[node] = node.afterPowerCut(rng)
+			cut[node] = node.afterPowerCut(pick)
 		}
 		next.names[name] = cut[node]
 	}
@@ -122,7 +132,25 @@ func (m *Mem) Kill(rng *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.halted = true
-	next := m.successor(rng)
+	next := m.afterKill(rng)
+	if rng != nil {
+		next.draw(rand.NewPCG(rng.Uint64(), rng.Uint64()))
+	}
+	return next
+}
+
+// fork is a copy that goes on where m is.
+func (m *Mem) fork() *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := m.afterKill(nil)
+	source := *m.source
+	next.draw(&source)
+	return next
+}
+
+func (m *Mem) afterKill(rng *rand.Rand) *Mem {
+	next := m.successor()
 	copies := map[*inode]*inode{}
 	copied := func(node *inode) *inode {
 		if node != nil && copies[node] == nil {
@@ -143,13 +171,10 @@ func (m *Mem) Kill(rng *rand.Rand) *Mem {
 	return next
 }
 
-func (m *Mem) successor(rng *rand.Rand) *Mem {
+func (m *Mem) successor() *Mem {
 	next := NewMem()
 	next.dirs = maps.Clone(m.dirs)
 	next.capacity = m.capacity
-	if rng != nil {
-		next.rng = rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
-	}
 	return next
 }
 

@@ -94,7 +94,7 @@ func (n *inode) truncate(size int64) {
 // them clean.
 func (n *inode) failSync(rng *rand.Rand) {
 	for _, i := range slices.Sorted(maps.Keys(n.dirty)) {
-		n.disk[i] = tear(n.disk[i], n.cache[i], rng)
+		n.disk[i] = tear(n.disk[i], n.cache[i], rng.IntN)
 		if n.disk[i] != n.cache[i] {
 			n.stale[i] = true
 		}
@@ -105,12 +105,16 @@ func (n *inode) failSync(rng *rand.Rand) {
 	}
 }
 
+// pick decides between n outcomes of something that was under way: 0 is that it did not happen, 1
+// that it did, and what is above is something between.
+type pick func(n int) int
+
 // tear decides what the disk has of a block whose write was under way.
-func tear(old, fresh *block, rng *rand.Rand) *block {
-	switch rng.IntN(5) {
-	case 0, 1:
+func tear(old, fresh *block, pick pick) *block {
+	switch pick(4) {
+	case 0:
 		return old
-	case 2, 3:
+	case 1:
 		return fresh
 	}
 	torn := new(block)
@@ -118,21 +122,21 @@ func tear(old, fresh *block, rng *rand.Rand) *block {
 		*torn = *old
 	}
 	for at := 0; at < memBlock; at += memSector {
-		if rng.IntN(2) == 0 {
+		if pick(2) == 1 {
 			copy(torn[at:at+memSector], fresh[at:])
 		}
 	}
 	return torn
 }
 
-func (n *inode) afterPowerCut(rng *rand.Rand) *inode {
+func (n *inode) afterPowerCut(pick pick) *inode {
 	next := newInode()
 	next.disk = maps.Clone(n.disk)
 	for _, i := range slices.Sorted(maps.Keys(n.dirty)) {
-		next.disk[i] = tear(n.disk[i], n.cache[i], rng)
+		next.disk[i] = tear(n.disk[i], n.cache[i], pick)
 	}
 	next.diskSize = n.diskSize
-	if rng.IntN(2) == 0 {
+	if n.size != n.diskSize && pick(2) == 1 {
 		next.diskSize = n.size
 	}
 	maps.DeleteFunc(next.disk, func(i int64, b *block) bool {

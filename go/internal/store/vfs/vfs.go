@@ -1,5 +1,6 @@
 // Package vfs is the small file system that the journal lives on, so that crashes and faults can
-// be put under it: the real one, one in memory that can lose power, and one that fails on demand.
+// be put under it: the real one, one in memory that can lose power, one that fails on demand, and
+// one that remembers every change and shows what each moment could leave on a disk.
 //
 // It does not buffer, retry, or know what a segment is, and it has no directories to walk.
 package vfs

@@ -97,6 +97,7 @@ func conformance(t *testing.T, f FS, root string) {
 func Test_every_file_system_does_what_the_journal_needs(t *testing.T) {
 	t.Run("os", func(t *testing.T) { conformance(t, OS(), t.TempDir()) })
 	t.Run("mem", func(t *testing.T) { conformance(t, NewMem(), "data") })
+	t.Run("recorded", func(t *testing.T) { conformance(t, Record(NewMem()), "data") })
 	t.Run("faulty", func(t *testing.T) { conformance(t, NewFaulty(NewMem(), nil, nil), "data") })
 }
 

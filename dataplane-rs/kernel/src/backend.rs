@@ -336,8 +336,9 @@ impl Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            buffer_size: 16 * 1024,
-            buffers: 1024,
+            // Several TLS records fit, so that most are decrypted where they lie.
+            buffer_size: 64 * 1024,
+            buffers: 512,
             conns_max: 4096,
             cq_entries: 16384,
             fd_patience: Duration::from_secs(1),

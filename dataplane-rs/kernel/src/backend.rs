@@ -336,8 +336,8 @@ impl Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            // Several TLS records fit, so that most are decrypted where they lie.
-            buffer_size: 64 * 1024,
+            // A TLS record is a little longer than 16 KiB: half of them are decrypted where they lie.
+            buffer_size: 32 * 1024,
             buffers: 512,
             conns_max: 4096,
             cq_entries: 16384,

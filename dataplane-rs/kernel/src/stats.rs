@@ -39,7 +39,7 @@ stats! {
     completions,
     /// Turns that found the completion queue overflown; nothing is lost by it, it only costs.
     cq_overflows,
-    /// Receives armed again because the kernel ended a multishot one.
+    /// Receives armed again behind one that brought something.
     recv_rearmed,
     /// Receives that ended because all buffers were in use.
     recv_starved,

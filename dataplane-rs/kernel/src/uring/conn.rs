@@ -36,9 +36,6 @@ pub(super) struct Conn {
     pub(super) outbox: Outbox,
     /// Bytes that came while receiving was off.
     pub(super) stash: Stash,
-    /// Something ever did: from then on it receives one buffer at a time, so that no more than that
-    /// is on its way when receiving is turned off again.
-    pub(super) wary: bool,
     /// The peer's end, once seen: FIN or an error.
     pub(super) ended: Option<Option<Errno>>,
     /// The sink knows of the peer's end.
@@ -59,7 +56,6 @@ impl Conn {
             sending: false,
             outbox: Outbox::default(),
             stash: Stash::default(),
-            wary: false,
             ended: None,
             end_told: false,
         }
@@ -104,7 +100,10 @@ impl Uring {
         self.conns.at(id.index, id.generation)
     }
 
-    /// Puts a receive in flight: a multishot one, unless the connection is wary.
+    /// Puts a receive in flight, of one buffer. A multishot receive would lose what comes while its
+    /// wake-up is worked off, the peer's FIN above all, and hang (Linux before 7.0, "io_uring/poll:
+    /// fix multishot recv missing EOF on wakeup race"); and when it is turned off it goes on for a
+    /// while. One that is armed again in the same turn costs the same.
     pub(super) fn arm_recv(&mut self, id: ConnId) {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;
@@ -118,14 +117,10 @@ impl Uring {
             generation: id.generation,
             index: id.index,
         };
-        let entry = match conn.wary {
-            // A length of 0 is that of the buffer that the kernel picks.
-            true => opcode::Recv::new(fd, std::ptr::null_mut(), self.recv_len)
-                .buf_group(GROUP)
-                .build()
-                .flags(squeue::Flags::BUFFER_SELECT),
-            false => opcode::RecvMulti::new(fd, GROUP).len(self.recv_len).build(),
-        };
+        let entry = opcode::Recv::new(fd, std::ptr::null_mut(), self.buffers.size())
+            .buf_group(GROUP)
+            .build()
+            .flags(squeue::Flags::BUFFER_SELECT);
         // SAFETY: the entry points to no memory; the buffers that the kernel picks outlive it.
         unsafe { self.ring.push(entry.user_data(tag.pack())) };
     }
@@ -153,7 +148,7 @@ impl Uring {
         unsafe { self.ring.push(entry) };
     }
 
-    /// Cancels everything on the socket. By descriptor, which finds a multishot receive even
+    /// Cancels everything on the socket. By descriptor, which finds a receive even
     /// while it runs.
     pub(super) fn cancel_all(&mut self, id: ConnId) {
         let Some(conn) = self.conns.at(id.index, id.generation) else {

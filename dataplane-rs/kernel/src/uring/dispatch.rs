@@ -89,7 +89,6 @@ impl Uring {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;
         };
-        conn.wary = true;
         if conn.ended.is_some() {
             return;
         }

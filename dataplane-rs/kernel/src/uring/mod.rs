@@ -1,8 +1,8 @@
 //! The backend on io_uring.
 //!
 //! One ring per worker with `SINGLE_ISSUER | DEFER_TASKRUN`: the kernel completes nothing behind
-//! our back, everything happens inside [`Backend::turn`]. Multishot accepts and receives, provided
-//! buffers, one multishot poll per watched eventfd. No SQPOLL, no direct descriptors, no bundles,
+//! our back, everything happens inside [`Backend::turn`]. Multishot accepts, receives into
+//! provided buffers one at a time, one multishot poll per watched eventfd. No SQPOLL, no direct descriptors, no bundles,
 //! no incremental buffers: none of them paid, and the last two carry bugs in released kernels.
 //!
 //! The one rule for multishot operations: use a completion's result first; then, if it lacks
@@ -62,8 +62,6 @@ pub struct Uring {
     boot_ns: u64,
     /// Bytes in the stashes of all connections.
     stashed: usize,
-    /// Cap of one receive in bytes, 0 for none.
-    recv_len: u32,
     spare: Spare,
     /// Receives to be armed when buffers are free: first those of who has received nothing since
     /// the last one was armed, then those of who has, and who could take every buffer every time.
@@ -93,7 +91,6 @@ impl Uring {
         caps.buffer_size = buffers.size();
         Ok(Uring {
             stashed: 0,
-            recv_len: if caps.recv_capped { buffers.size() } else { 0 },
             buffers: ManuallyDrop::new(buffers),
             conns: ManuallyDrop::new(Seats::new(options.conns_max as usize)),
             ring,

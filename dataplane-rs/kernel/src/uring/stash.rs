@@ -1,8 +1,7 @@
 //! Bytes that the kernel delivered after the sink had turned receiving off.
 //!
-//! A multishot receive goes on until its cancel is there, and may have put all of a socket's queue
-//! into buffers by then. The pieces stay as they came, so that each gives its memory back as soon
-//! as the sink takes it.
+//! A receive that is turned off may have taken a buffer by the time its cancel is there. The pieces
+//! stay as they came, so that each gives its memory back as soon as the sink takes it.
 
 use std::collections::VecDeque;
 

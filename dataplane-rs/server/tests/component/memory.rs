@@ -98,7 +98,7 @@ fn a_bound_that_a_reload_lowers_holds_for_those_that_come() {
     let kept = |world: &World, worker| world.counts(worker).kept_bytes() as usize;
     eventually("it is kept", || is_about(kept(&world, 0), part.len()));
     // Half of a worker's share takes one such request and no second one.
-    bounds.receive_memory = 2 * 500_000;
+    bounds.receive_memory = 2 * 600_000;
     world.configure(2, bounds, sources);
     let mut senders = Vec::new();
     for _ in 0..2 {

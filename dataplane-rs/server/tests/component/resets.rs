@@ -7,11 +7,26 @@ use sluice_proto as proto;
 
 /// Everything that a connection can hold is given back.
 fn nothing_is_left(world: &World) {
+    let left = std::cell::Cell::new([u64::MAX; 4]);
+    let _shown = Shown(&left);
     eventually("nothing is left", || {
         let counts = world.counts(0);
-        (world.connections(), world.held(), counts.kept_bytes()) == (0, 0, 0)
-            && counts.accepted() == counts.closed()
+        let open = counts.accepted() - counts.closed();
+        left.set([world.connections(), world.held(), counts.kept_bytes(), open]);
+        left.get() == [0; 4]
     });
+}
+
+/// Shows what was left where a test fails for it.
+struct Shown<'a>(&'a std::cell::Cell<[u64; 4]>);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let [connections, held, kept, open] = self.0.get();
+            eprintln!("{connections} connections, {held} held, {kept} bytes kept, {open} open");
+        }
+    }
 }
 
 /// How a connection ends early.

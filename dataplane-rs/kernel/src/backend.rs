@@ -336,7 +336,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            // A TLS record is a little longer than 16 KiB: half of them are decrypted where they lie.
+            // A TLS record is a little longer than 16 KiB: half of them are decrypted in place.
             buffer_size: 32 * 1024,
             buffers: 512,
             conns_max: 4096,

@@ -231,8 +231,8 @@ func greeting(c *config.Config, listeners []string) string {
 	return b.String()
 }
 
-// base is what stands before the address of a listener in a URL; empty: none does, it is a path. The
-// addresses are in the order of the config, unless one of them has no listener there any more.
+// base is what stands before the address of a listener in a URL; empty: none does, it is a path.
+// The addresses are in the order of the config, unless one of them has no listener there any more.
 func base(c *config.Config, listeners []string, i int) string {
 	switch {
 	case strings.HasPrefix(listeners[i], "unix:"):

@@ -103,7 +103,7 @@ impl Uring {
     /// Puts a receive in flight, of one buffer. A multishot receive would lose what comes while its
     /// wake-up is worked off, the peer's FIN above all, and hang (Linux before 7.0, "io_uring/poll:
     /// fix multishot recv missing EOF on wakeup race"); and when it is turned off it goes on for a
-    /// while. One that is armed again in the same turn costs the same.
+    /// while.
     pub(super) fn arm_recv(&mut self, id: ConnId) {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;

@@ -1,9 +1,10 @@
 //! The backend on io_uring.
 //!
 //! One ring per worker with `SINGLE_ISSUER | DEFER_TASKRUN`: the kernel completes nothing behind
-//! our back, everything happens inside [`Backend::turn`]. Multishot accepts, receives into
-//! provided buffers one at a time, one multishot poll per watched eventfd. No SQPOLL, no direct descriptors, no bundles,
-//! no incremental buffers: none of them paid, and the last two carry bugs in released kernels.
+//! our back, everything happens inside [`Backend::turn`]. Multishot accepts, receives into provided
+//! buffers one at a time, one multishot poll per watched eventfd. No SQPOLL, no direct descriptors,
+//! no bundles, no incremental buffers: none of them paid, and the last two carry bugs in released
+//! kernels.
 //!
 //! The one rule for multishot operations: use a completion's result first; then, if it lacks
 //! `F_MORE` and the operation is still wanted, arm it again. Kernels end multishots for many

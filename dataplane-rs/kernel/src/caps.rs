@@ -121,8 +121,6 @@ pub struct Caps {
     pub lacking: Vec<Missing>,
     /// A wait is not counted as iowait.
     pub no_iowait: bool,
-    /// One receive can be capped, so that one fast sender does not hold up the others.
-    pub recv_capped: bool,
     /// Why io_uring is not used, when this is another backend.
     pub refusal: Option<Refusal>,
     /// The ring's descriptor is registered, which spares a lookup per turn.
@@ -153,7 +151,6 @@ impl Caps {
             self.lacking.iter().map(|one| one.to_string()),
         );
         flag(&mut out, "no_iowait", self.no_iowait);
-        flag(&mut out, "recv_capped", self.recv_capped);
         if let Some(refusal) = &self.refusal {
             text(&mut out, "refusal", &refusal.to_string());
         }
@@ -266,7 +263,6 @@ mod tests {
             "{\"backend\":\"epoll\",\"buffer_size\":0,\"buffers\":0,\"cq_entries\":0,\
              \"gather\":false,\"kernel\":\"6.1\\\"\\\\\\u000a\",\
              \"lacking\":[\"gather (Linux 6.12)\"],\"no_iowait\":false,\
-             \"recv_capped\":false,\
              \"refusal\":\"the sysctl kernel.io_uring_disabled is 2; set it to 0\",\
              \"registered_ring\":false,\"restricted\":false,\"setup\":[],\"sq_entries\":0}"
         );

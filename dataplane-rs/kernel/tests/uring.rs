@@ -19,23 +19,9 @@ fn make(options: &Options) -> Option<Uring> {
 
 conformance::whole_suite!(make);
 
-/// As a kernel without the receive cap would be used.
-fn make_uncapped(options: &Options) -> Option<Uring> {
-    let mut caps = probe().ok()?;
-    caps.recv_capped = false;
-    Some(Uring::new(options, &caps).unwrap())
-}
-
 #[test]
 fn running_out_of_buffers_is_counted_and_survived() {
     if let Some(stats) = conformance::pressure::starve(&make) {
-        assert!(stats.recv_starved > 0, "{stats:?}");
-    }
-}
-
-#[test]
-fn running_out_of_buffers_is_survived_without_the_receive_cap() {
-    if let Some(stats) = conformance::pressure::starve(&make_uncapped) {
         assert!(stats.recv_starved > 0, "{stats:?}");
     }
 }

@@ -1,9 +1,10 @@
 //! The start-up probe: does io_uring here do what we need, shown on a loopback pair?
 //!
 //! A kernel's list of operations says that an operation exists, not that it is multishot, takes
-//! provided buffers or works under the sandbox of today. So everything that the backend builds
-//! on is done once: connections accepted by one multishot accept, bytes received into
-//! provided buffers, an eventfd reported twice by one multishot poll without being read. It costs about a millisecond and leaves nothing behind.
+//! provided buffers or works under the sandbox of today. So everything that the backend builds on
+//! is done once: connections accepted by one multishot accept, bytes received into provided
+//! buffers, an eventfd reported twice by one multishot poll without being read. It costs about a
+//! millisecond and leaves nothing behind.
 
 use std::io::Write;
 use std::mem::ManuallyDrop;

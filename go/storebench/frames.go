@@ -4,11 +4,11 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"time"
 
 	"sluice/go/internal/event"
+	"sluice/go/storebench/meter"
 	"sluice/shm-abi/shmabi"
 )
 
@@ -42,8 +42,7 @@ type frames struct {
 	take [][]byte
 }
 
-// newFrames makes what groups of a case consist of. Bodies are JSON of random text, so that nothing
-// that compresses has an advantage.
+// newFrames makes what groups of a case consist of.
 func newFrames(size, group int, keys bool) (*frames, error) {
 	one, err := buildFrame(size, 0)
 	if err != nil {
@@ -67,9 +66,9 @@ func buildFrame(size int, seed uint64) (shmabi.Frame, error) {
 			{"Host", "hooks.example.com"}, {"User-Agent", "sender/1.0"},
 			{"Content-Type", "application/json"}, {"Content-Length", fmt.Sprint(size)},
 			{"X-Delivery", "72d3162e-cc78-11e3-81ab-4c9367dc0958"},
-			{"X-Signature-256", "sha256=" + base64.StdEncoding.EncodeToString(noise(48, seed))},
+			{"X-Signature-256", "sha256=" + base64.StdEncoding.EncodeToString(meter.Noise(48, seed))},
 		},
-		Body: body(size, seed), Peer: netip.MustParseAddrPort("127.0.0.1:4000"), SourceID: source,
+		Body: meter.Body(size, seed), Peer: netip.MustParseAddrPort("127.0.0.1:4000"), SourceID: source,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("build a frame of %d bytes: %w", size, err)
@@ -79,21 +78,6 @@ func buildFrame(size int, seed uint64) (shmabi.Frame, error) {
 	c.SetRouteVersion(route)
 	c.SetAck(uint8(shmabi.AckDurable))
 	return f, nil
-}
-
-// body is JSON of exactly so many bytes.
-func body(size int, seed uint64) []byte {
-	const head, tail = `{"data":"`, `"}`
-	text := base64.RawStdEncoding.EncodeToString(noise(size, seed))
-	return []byte((head + text)[:max(size-len(tail), 0)] + tail)[:size]
-}
-
-func noise(size int, seed uint64) []byte {
-	var key [32]byte
-	binary.LittleEndian.PutUint64(key[:], seed)
-	b := make([]byte, size)
-	_, _ = rand.NewChaCha8(key).Read(b) // it never fails
-	return b
 }
 
 // frameBytes is the size of one frame.

@@ -47,7 +47,7 @@ func gates(t *table) (list []verdict) {
 	}
 	for _, k := range t.of("steady") {
 		if k.subject == "steady" {
-			alone := t.rows[key{"steady", "raw-direct-dsync", k.size, k.group}]
+			alone := t.rows[key{"steady", bareDisk, k.size, k.group}]
 			list = append(list, ofStalls(t.rows[k], alone), ofSag(t.rows[k]))
 		}
 	}
@@ -89,7 +89,7 @@ func ofRaw(t *table, size int) verdict {
 		var best *meter.Result
 		for name := range raws {
 			r := t.rows[key{"append", name, size, k.group}]
-			if r != nil && (best == nil || r.PerSecond() > best.PerSecond()) {
+			if r != nil && r.Events > 0 && (best == nil || r.PerSecond() > best.PerSecond()) {
 				best = r
 			}
 		}
@@ -176,12 +176,12 @@ func ofLife(k key, r *meter.Result) []verdict {
 	return list
 }
 
-// ofStalls compares with the bare disk alone, in the minute before.
+// ofStalls compares with the bare disk right before and after, which nobody else used then.
 func ofStalls(r, alone *meter.Result) verdict {
 	v := verdict{name: fmt.Sprintf(
-		"steady: p99.9 of a group at most %.0f times the p99 of a bare write of its bytes, alone",
+		"steady: p99.9 of a group at most %.0fx the p99 of a bare write before and after",
 		stallMost)}
-	if alone == nil {
+	if alone == nil || alone.Events == 0 {
 		return v
 	}
 	disk, got := alone.Times.Milliseconds(0.99), r.Times.Milliseconds(0.999)

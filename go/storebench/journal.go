@@ -65,7 +65,9 @@ func measureJournal(c meter.Case) (r meter.Result, err error) {
 	if err != nil {
 		return r, err
 	}
-	j, _, err := journal.Open(journal.Options{FS: vfs.OS(), Dir: filepath.Join(c.Dir, "journal")})
+	j, _, err := journal.Open(journal.Options{
+		FS: vfs.OS(), Dir: filepath.Join(c.Dir, "journal"), SegmentSize: c.Segment,
+	})
 	if err != nil {
 		return r, err
 	}

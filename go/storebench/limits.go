@@ -28,6 +28,8 @@ const (
 	leaseMax = 256
 	// probeEvery is the time between two bare writes beside a long run.
 	probeEvery = 50 * time.Millisecond
+	// bareLeast is how long the bare disk is tried before and after a long run.
+	bareLeast = 5 * time.Second
 	// stallMax is how long a subject may make no progress before the run is given up.
 	stallMax = 2 * time.Minute
 	// insertConnectionsMax is how many connections insert single rows, which the server of

@@ -1,9 +1,9 @@
 // Command storebench measures the store beside the bare disk and beside what people use today, in
 // the same minutes on the same disk, and holds the results against the gates of the store.
 //
-// Each row is a process of its own, and the rows of a round run one after the other, so that a busy
-// machine hits all alike. It sends nothing over a network, builds nothing (`make bench-store` does),
-// and what it writes to the disk is gone at the end.
+// Each row is a process of its own, and those of a round run one after the other, so that a busy
+// machine hits all alike. It sends nothing over a network, builds nothing (`make bench-store` does)
+// and leaves nothing but its result behind.
 package main
 
 import (

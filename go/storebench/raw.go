@@ -13,14 +13,14 @@ import (
 
 // raws are the ways to have bytes on the disk, by subject.
 var raws = map[string]func(meter.Case) (rawDisk, error){
-	"raw-grow":      func(c meter.Case) (rawDisk, error) { return newGrowing(c.Dir, 0) },
-	"raw-fallocate": func(c meter.Case) (rawDisk, error) { return newGrowing(c.Dir, fileBytes) },
-	"raw-recycled":  func(c meter.Case) (rawDisk, error) { return newRecycled(c.Pool, 0, true) },
+	"raw-grow":      func(c meter.Case) (rawDisk, error) { return newGrowing(c, 0) },
+	"raw-fallocate": func(c meter.Case) (rawDisk, error) { return newGrowing(c, c.Segment) },
+	"raw-recycled":  func(c meter.Case) (rawDisk, error) { return newRecycled(c, 0) },
 	"raw-direct": func(c meter.Case) (rawDisk, error) {
-		return newRecycled(c.Pool, syscall.O_DIRECT, true)
+		return newRecycled(c, syscall.O_DIRECT)
 	},
-	"raw-direct-dsync": func(c meter.Case) (rawDisk, error) {
-		return newRecycled(c.Pool, syscall.O_DIRECT|syscall.O_DSYNC, false)
+	bareDisk: func(c meter.Case) (rawDisk, error) {
+		return newRecycled(c, syscall.O_DIRECT|syscall.O_DSYNC)
 	},
 }
 
@@ -33,6 +33,10 @@ type rawDisk interface {
 // measureRaw writes what the journal would for such a group, and no more than that.
 func measureRaw(c meter.Case) (r meter.Result, err error) {
 	d, err := raws[c.Subject](c)
+	if errors.Is(err, syscall.EINVAL) { // open(2) on O_DIRECT
+		r.Notes = []string{"this file system takes no direct writes"}
+		return r, nil
+	}
 	if err != nil {
 		return r, err
 	}
@@ -64,7 +68,7 @@ func pageMemory(size int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes: %w", size, err)
 	}
-	copy(b, noise(size, 1))
+	copy(b, meter.Noise(size, 1))
 	return b, nil
 }
 
@@ -76,8 +80,8 @@ type growing struct {
 	end   int64
 }
 
-func newGrowing(dir string, ahead int64) (*growing, error) {
-	g := &growing{dir: dir, ahead: ahead}
+func newGrowing(c meter.Case, ahead int64) (*growing, error) {
+	g := &growing{dir: c.Dir, ahead: ahead}
 	return g, g.renew()
 }
 
@@ -125,18 +129,19 @@ func (g *growing) Close() error { return g.file.Close() }
 // recycled writes over files that have been written from end to end before.
 type recycled struct {
 	files [poolFiles]*os.File
-	sync  bool
+	size  int64 // of a file
+	sync  bool  // a write does not do that itself
 	file  int
 	end   int64
 }
 
-func newRecycled(pool string, flags int, sync bool) (*recycled, error) {
-	if err := fillPool(pool); err != nil {
+func newRecycled(c meter.Case, flags int) (*recycled, error) {
+	if err := fillPool(c.Pool, c.Segment); err != nil {
 		return nil, err
 	}
-	r := &recycled{sync: sync}
+	r := &recycled{size: c.Segment, sync: flags&syscall.O_DSYNC == 0}
 	for i := range r.files {
-		f, err := os.OpenFile(poolFile(pool, i), os.O_RDWR|flags, 0)
+		f, err := os.OpenFile(poolFile(c.Pool, i), os.O_RDWR|flags, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -148,13 +153,13 @@ func newRecycled(pool string, flags int, sync bool) (*recycled, error) {
 func poolFile(pool string, i int) string { return filepath.Join(pool, fmt.Sprintf("%d", i)) }
 
 // fillPool writes the files that are not there yet.
-func fillPool(pool string) error {
+func fillPool(pool string, size int64) error {
 	for i := range poolFiles {
 		name := poolFile(pool, i)
 		if _, err := os.Stat(name); err == nil {
 			continue
 		}
-		if err := os.WriteFile(name+".part", noise(fileBytes, uint64(i)), 0o600); err != nil {
+		if err := os.WriteFile(name+".part", meter.Noise(int(size), uint64(i)), 0o600); err != nil {
 			return err
 		}
 		f, err := os.Open(name + ".part")
@@ -169,7 +174,7 @@ func fillPool(pool string) error {
 }
 
 func (r *recycled) write(b []byte) error {
-	if r.end+int64(len(b)) > fileBytes {
+	if r.end+int64(len(b)) > r.size {
 		r.file, r.end = (r.file+1)%poolFiles, 0
 	}
 	f := r.files[r.file]

@@ -136,6 +136,13 @@ func (t *table) printAppends(out io.Writer, size int) {
 		_ = w.Flush()
 		fmt.Fprintln(out)
 	}
+	for _, k := range t.of("append", "peers") {
+		for _, note := range t.rows[k].Notes {
+			if k.size == size {
+				fmt.Fprintf(out, "%s, groups of %d: %s\n", k.subject, k.group, note)
+			}
+		}
+	}
 }
 
 // find gives the row of a short subject, nil if there is none.

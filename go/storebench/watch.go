@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"syscall"
 	"time"
 
@@ -20,7 +21,10 @@ func (w *watch) prepare(c meter.Case) (err error) {
 	if w.bytes, err = pageMemory(c.Stored); err != nil {
 		return err
 	}
-	w.disk, err = newRecycled(c.Pool, syscall.O_DIRECT|syscall.O_DSYNC, false)
+	w.disk, err = newRecycled(c, syscall.O_DIRECT|syscall.O_DSYNC)
+	if errors.Is(err, syscall.EINVAL) { // this file system takes no direct writes
+		w.disk, err = newRecycled(c, syscall.O_DSYNC)
+	}
 	return err
 }
 

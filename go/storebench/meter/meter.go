@@ -19,6 +19,7 @@ type Case struct {
 	Group    int           `json:"group"`    // events that become durable together
 	Frame    int           `json:"frame"`    // bytes of one of ours with such a body
 	Stored   int           `json:"stored"`   // bytes that the journal writes for such a group
+	Segment  int64         `json:"segment"`  // bytes of a file, where they are of one size
 	Duration time.Duration `json:"duration"` // of a row that is measured by time
 	Events   int           `json:"events"`   // of a row that is measured by count
 	Backlog  int           `json:"backlog"`  // events that may be on their way, of a life

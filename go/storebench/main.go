@@ -145,35 +145,44 @@ func bench(o options) (missed int, err error) {
 	out := io.MultiWriter(os.Stdout, file)
 	describe(out, o)
 	t := table{}
-	for round := range o.rounds {
-		for _, c := range plan {
-			if round > 0 && c.once {
-				continue
-			}
-			fmt.Fprintf(os.Stderr, "round %d: %v\n", round+1, c.Case)
-			r, err := run.measure(ctx, c)
-			if errors.Is(err, errLeftOut) {
-				if round == 0 {
-					t.left = append(t.left, err.Error())
-				}
-				continue
-			}
-			if err != nil {
-				return 0, fmt.Errorf("%v: %w", c.Case, err)
-			}
-			t.add(c.part, r)
-		}
-	}
+	fault := t.fill(ctx, run, plan, o.rounds)
 	if len(t.rows) == 0 {
-		return 0, errors.New("nothing was measured; look at -only, -sizes and -groups")
+		return 0, errors.Join(fault,
+			errors.New("nothing was measured; look at -only, -sizes and -groups"))
 	}
 	t.print(out)
+	if fault != nil {
+		return 0, fault
+	}
 	if err := t.fileSeconds(out, strings.TrimSuffix(o.out, ".txt")+".seconds.txt"); err != nil {
 		return 0, err
 	}
 	missed = printGates(out, &t)
 	fmt.Fprintf(out, "\nwritten to %s\n", o.out)
 	return missed, nil
+}
+
+// fill measures every case, round by round. A peer that fails is left out, with its reason; one of
+// ours that fails ends it.
+func (t *table) fill(ctx context.Context, run *runner, plan []planned, rounds int) error {
+	for round := range rounds {
+		for _, c := range plan {
+			if round > 0 && c.once {
+				continue
+			}
+			fmt.Fprintf(os.Stderr, "round %d: %v\n", round+1, c.Case)
+			r, err := run.measure(ctx, c)
+			switch {
+			case err == nil:
+				t.add(c.part, r)
+			case ctx.Err() != nil || c.part != "peers":
+				return fmt.Errorf("%v: %w", c.Case, err)
+			default:
+				t.leaveOut(fmt.Sprintf("left out: %v: %v", c.Case, err))
+			}
+		}
+	}
+	return nil
 }
 
 func partNames() (names []string) {

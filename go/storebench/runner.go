@@ -18,15 +18,13 @@ import (
 // postgresVariable is where scripts/with-postgres says how to reach the server.
 const postgresVariable = "SLUICE_BENCH_POSTGRES"
 
-// errLeftOut says that something which a row needs is not there.
-var errLeftOut = errors.New("left out")
-
 // runner has each case measured by a process of its own.
 type runner struct {
 	o     options
 	self  string
 	pool  string
 	count int
+	lock  *os.File
 }
 
 func newRunner(o options) (*runner, error) {
@@ -40,6 +38,15 @@ func newRunner(o options) (*runner, error) {
 	}
 	o.dir = dir
 	r := &runner{o: o, self: self, pool: filepath.Join(dir, "pool")}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, err
+	}
+	if r.lock, err = os.OpenFile(dir+".lock", os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(r.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another run uses %s: %w", o.dir, err), r.lock.Close())
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
@@ -56,7 +63,9 @@ func newRunner(o options) (*runner, error) {
 }
 
 // Close removes all that was written.
-func (r *runner) Close() error { return os.RemoveAll(r.o.dir) }
+func (r *runner) Close() error {
+	return errors.Join(os.RemoveAll(r.o.dir), r.lock.Close())
+}
 
 // measure runs one case. The folder of a store that is filled is what the next case opens.
 func (r *runner) measure(ctx context.Context, p planned) (meter.Result, error) {
@@ -73,7 +82,7 @@ func (r *runner) measure(ctx context.Context, p planned) (meter.Result, error) {
 	program, arguments := r.self, []string{"-row"}
 	if p.part == "peers" {
 		if reason := r.absent(c); reason != "" {
-			return meter.Result{}, fmt.Errorf("%w: %v: %s", errLeftOut, c, reason)
+			return meter.Result{}, errors.New(reason)
 		}
 		program, arguments = r.o.peers, nil
 	} else if r.o.profile != "" {

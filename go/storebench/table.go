@@ -38,6 +38,13 @@ func (t *table) add(part string, r meter.Result) {
 	t.order = append(t.order, k)
 }
 
+// leaveOut notes what is not measured, once.
+func (t *table) leaveOut(text string) {
+	if !slices.Contains(t.left, text) {
+		t.left = append(t.left, text)
+	}
+}
+
 // noisy tells that others used too much of the machine for a row to be judged.
 func noisy(r *meter.Result) bool { return r.OtherCores() > noisyCores }
 

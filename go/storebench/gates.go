@@ -160,17 +160,19 @@ func (t *table) best(subject string, size int, fits func(*meter.Result) bool) (b
 	return best
 }
 
+// ofLife judges nothing that was over before retention had to work.
 func ofLife(k key, r *meter.Result) []verdict {
 	name := fmt.Sprintf("life, %d bytes, groups of %d: ", k.size, k.group)
 	list := []verdict{{
 		name:  name + fmt.Sprintf("at most %.0f µs of CPU an event", cpuMost),
-		shown: short(r.CPUMicros()) + " µs", met: r.CPUMicros() <= cpuMost, judged: !noisy(r),
+		shown: short(r.CPUMicros()) + " µs", met: r.CPUMicros() <= cpuMost,
+		judged: !noisy(r) && trims(r),
 	}}
 	if k.group >= deviceFrom && r.Amplification() >= 0 {
 		list = append(list, verdict{
 			name:  name + fmt.Sprintf("at most %.1f device bytes per frame byte", deviceMost),
 			shown: fmt.Sprintf("%.2f", r.Amplification()), met: r.Amplification() <= deviceMost,
-			judged: !noisy(r),
+			judged: !noisy(r) && trims(r),
 		})
 	}
 	return list

@@ -84,18 +84,26 @@ func TestInsertsAreComparedAtTheSameConcurrency(t *testing.T) {
 
 func TestALifeIsHeldToItsCosts(t *testing.T) {
 	var rows table
-	rows.add("life", measured("life", 256, 1000, 1))
+	cheap := measured("life", 256, 1000, 1)
+	cheap.Bytes, cheap.Device = 1e9, 1.29e9
+	rows.add("life", cheap)
 	if v := judge(t, &rows, "CPU"); !v.met {
 		t.Fatalf("%+v", v)
 	}
 	dear := measured("life", 64, 1000, 1)
-	dear.CPU, dear.Device = 1000*16e-6, 1310
+	dear.CPU, dear.Bytes, dear.Device = 1000*16e-6, 1e9, 1.31e9
 	rows = table{}
 	rows.add("life", dear)
 	for _, text := range []string{"CPU", "device"} {
 		if v := judge(t, &rows, text); v.met || !v.judged {
 			t.Fatalf("%+v", v)
 		}
+	}
+	short := measured("life", 64, 1000, 1)
+	rows = table{}
+	rows.add("life", short)
+	if v := judge(t, &rows, "CPU"); v.judged {
+		t.Fatalf("a life without a trim is judged: %+v", v)
 	}
 }
 

@@ -64,7 +64,7 @@ func measureLife(c meter.Case) (r meter.Result, err error) {
 	if err := m.Stop(&r); err != nil {
 		return r, err
 	}
-	r.Bytes = int64(r.Events) * int64(f.frameBytes())
+	r.Case, r.Bytes = c, int64(r.Events)*int64(f.frameBytes())
 	r.Notes = []string{fmt.Sprintf("the journal was trimmed to %d of %d MB", used>>20, r.Bytes>>20)}
 	if !trims(&r) {
 		r.Notes = []string{"too short for retention to trim anything"}
@@ -72,8 +72,14 @@ func measureLife(c meter.Case) (r meter.Result, err error) {
 	return r, nil
 }
 
-// trims tells whether a life was long enough for its first segments to go.
-func trims(r *meter.Result) bool { return r.Bytes > retentionBytes/100*store.TrimShare }
+// trims tells whether each round of a life was long enough for its first segments to go.
+func trims(r *meter.Result) bool {
+	bytes := int64(r.Case.Events) * int64(r.Case.Frame)
+	if bytes == 0 { // by time, and once
+		bytes = r.Bytes
+	}
+	return bytes > retentionBytes/100*store.TrimShare
+}
 
 // run lets events through until there were enough, and waits for the last one.
 func (l *life) run(m *meter.Meter, c meter.Case, r *meter.Result, beside *watch) error {

@@ -84,6 +84,7 @@ func measureJournal(c meter.Case) (r meter.Result, err error) {
 			return err
 		}
 		roll.appended(g)
+		j.Forget(g) // nobody reads it: its memory takes the next one
 		g.Release()
 		return nil
 	}

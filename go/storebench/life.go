@@ -135,12 +135,19 @@ func (l *life) intake(enough func() bool, r *meter.Result) error {
 	return nil
 }
 
-// pause waits until something is finished, and meanwhile writes what the store has queued.
+// pause waits until something is finished or there may be space again, and meanwhile writes what the
+// store has queued.
 func (l *life) pause() error {
 	stalled := time.NewTimer(stallMax)
 	defer stalled.Stop()
+	var space <-chan time.Time
+	if l.store.Space().Full {
+		space = time.After(spaceEvery)
+	}
 	select {
 	case <-l.room:
+		return nil
+	case <-space:
 		return nil
 	case <-l.store.Work():
 		return l.store.Append(store.Batch{})

@@ -18,6 +18,8 @@ const (
 	poolBytes = 8 << 20
 	// keptSegments is how many segments the journal keeps while it is measured alone.
 	keptSegments = 2
+	// spaceEvery is how often a full store is asked again.
+	spaceEvery = 10 * time.Millisecond
 	// warmSegments is how many it has gone through before, so that its files are used again.
 	warmSegments = 6
 	// retentionBytes is the space of a store that is measured; retention works at 75 % of it.

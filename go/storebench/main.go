@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/go/internal/store/thread"
 	"sluice/go/storebench/meter"
 )
 
@@ -44,6 +45,7 @@ type options struct {
 }
 
 func main() {
+	thread.Spread() // as the daemon does
 	var o options
 	var only, sizes, groups string
 	row := flag.Bool("row", false, "measure the one case that the last argument has as JSON")

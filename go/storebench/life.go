@@ -135,8 +135,8 @@ func (l *life) intake(enough func() bool, r *meter.Result) error {
 	return nil
 }
 
-// pause waits until something is finished or there may be space again, and meanwhile writes what the
-// store has queued.
+// pause waits until something is finished or there may be space again, and meanwhile writes what
+// the store has queued.
 func (l *life) pause() error {
 	stalled := time.NewTimer(stallMax)
 	defer stalled.Stop()

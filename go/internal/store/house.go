@@ -110,9 +110,9 @@ func (s *Store) runKeeper(ctx context.Context) {
 	}
 }
 
-// keepHouse drops what nobody needs. Without flush it moves the index to the disk only where that is
-// what a segment waits for: each flush is a table for each kind of row, and a sync for each table,
-// which the journal's own syncs wait behind.
+// keepHouse drops what nobody needs. Without flush it moves the index to the disk only where that
+// is what a segment waits for: each flush is a table for each kind of row, and a sync for each
+// table, which the journal's own syncs wait behind.
 func (s *Store) keepHouse(ctx context.Context, flush bool) error {
 	s.houseMu.Lock()
 	defer s.houseMu.Unlock()
@@ -202,7 +202,9 @@ func (s *Store) trim(ctx context.Context) (waits bool, err error) {
 	return false, nil
 }
 
-func (s *Store) trimOne(ctx context.Context, segment journal.SegmentInfo, short bool) (bool, error) {
+func (s *Store) trimOne(
+	ctx context.Context, segment journal.SegmentInfo, short bool,
+) (bool, error) {
 	// Dead letters go with their segment only for want of space, and only where they are many.
 	keep := s.keepsLetter
 	survivors, err := s.survivors(segment, keep)

@@ -230,8 +230,8 @@ func TestHeadroomEndsWhereTheStoreIsFull(t *testing.T) {
 	}
 }
 
-// TestRetentionDropsNoMoreThanSpaceNeeds goes through a disk several times. Files of dropped segments
-// become free with the next segment only, and what they will give back is counted.
+// TestRetentionDropsNoMoreThanSpaceNeeds goes through a disk several times. Files of dropped
+// segments become free with the next segment only, and what they will give back is counted.
 func TestRetentionDropsNoMoreThanSpaceNeeds(t *testing.T) {
 	const size = 16 // MiB, and as many segments
 	b := smallDisk(t, size)

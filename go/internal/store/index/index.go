@@ -310,8 +310,9 @@ func engineOptions(o Options) *pebble.Options {
 	return po
 }
 
-// engineTime adds up what the engine's own work costs, and lets it wait for the rest. The engine tells
-// of its begin and its end from a goroutine that does just that job, and whose thread ends with it.
+// engineTime adds up what the engine's own work costs, and lets it wait for the rest. The engine
+// tells of its begin and its end from a goroutine that does just that job, and whose thread ends
+// with it.
 type engineTime struct {
 	total atomic.Int64
 	began sync.Map // of jobs under way: the thread's time when they began

@@ -38,7 +38,8 @@ const (
 
 func (id *senderID) bucket() uint16 { return bucketOfHash(id.hash) }
 
-// bucketOfHash multiplies first, since ids that differ at their end alone have the same bits in front.
+// bucketOfHash multiplies first, since ids that differ at their end alone have the same bits in
+// front.
 func bucketOfHash(hash uint64) uint16 {
 	return uint16(hash * 0x9e3779b97f4a7c15 >> (64 - senderIDBits))
 }
@@ -172,7 +173,9 @@ func (x *Index) bySenderIDIn(part uint32, q *Query, from event.Seq,
 }
 
 // appendSenders appends the events of a p row whose id has a hash.
-func appendSenders(seqs []event.Seq, first event.Seq, row []byte, hash uint64) ([]event.Seq, error) {
+func appendSenders(
+	seqs []event.Seq, first event.Seq, row []byte, hash uint64,
+) ([]event.Seq, error) {
 	c := cursor{b: row}
 	for len(c.b) > 0 {
 		seq := first + event.Seq(c.uvarint())

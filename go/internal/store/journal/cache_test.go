@@ -73,8 +73,8 @@ func TestTheCacheHoldsTheLastGroupsThatWereNotForgotten(t *testing.T) {
 	pool.close()
 }
 
-// A pool that is full of buffers of one size keeps what another size gives back, and stays within its
-// bound.
+// A pool that is full of buffers of one size keeps what another size gives back, and stays within
+// its bound.
 func TestThePoolFollowsTheSizesThatAreAskedFor(t *testing.T) {
 	const small, large = BlockSize, 4 * BlockSize
 	pool := bufPool{keep: 2 * large}

@@ -1,9 +1,9 @@
-// Package thread tells what a stage of the work behind a verdict costs, and lets some of it wait for
-// the rest: it gives a stage a thread of its own, under a name that the system's tools show, or
-// measures another now and then.
+// Package thread tells what a stage of the work behind a verdict costs, and lets some of it wait
+// for the rest: it gives a stage a thread of its own, under a name that the system's tools show,
+// or measures another now and then.
 //
-// It starts nothing. Who runs first the kernel decides, among threads: the runtime must have more of
-// them than there are stages that compute for milliseconds (see Spread).
+// It starts nothing. Who runs first the kernel decides, among threads: the runtime must have more
+// of them than there are stages that compute for milliseconds (see Spread).
 package thread
 
 import (

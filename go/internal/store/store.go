@@ -292,7 +292,8 @@ func (s *Store) follow(ctx context.Context, io index.Options, found *journal.Rec
 	if err := s.loadCatalogue(found); err != nil {
 		return err
 	}
-	s.loadFilters()
+	loaded := s.loadFilters()
+	s.awaitFilters(ctx, loaded, found.LastGroup-min(found.LastGroup, s.index.Meta().Applied))
 	// From the last group that the index has: it may have moved since (see Settle), in a run whose
 	// later words the index has lost.
 	if err := s.replay(ctx, s.index.Meta().Applied); err != nil {

@@ -17,8 +17,8 @@ const (
 	copyRowsMax = 1024
 )
 
-// copied acknowledges a request after the commit of the COPY that has its row: each takes all that came
-// while the last ones ran. Its table has no unique key, which COPY could not heed.
+// copied acknowledges a request after the commit of the COPY that has its row: each takes all
+// that came while the last ones ran. Its table has no unique key, which COPY could not heed.
 type copied struct {
 	pool *pgxpool.Pool
 	wake chan struct{}
@@ -38,9 +38,10 @@ type copyRow struct {
 }
 
 func openCopied(ctx context.Context, url string, pool int) (store, error) {
-	p, err := openPool(ctx, "nethttp-copy", url, max(pool, copiersMax), `DROP TABLE IF EXISTS bench_copied;
+	const table = `DROP TABLE IF EXISTS bench_copied;
 		CREATE TABLE bench_copied (delivery text NOT NULL, received_at timestamptz NOT NULL,
-			body bytea NOT NULL)`)
+			body bytea NOT NULL)`
+	p, err := openPool(ctx, "nethttp-copy", url, max(pool, copiersMax), table)
 	if err != nil {
 		return nil, err
 	}

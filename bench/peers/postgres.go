@@ -26,7 +26,9 @@ func openPostgres(ctx context.Context, url string, pool int) (store, error) {
 }
 
 // openPool connects a mode to its database and makes its table there.
-func openPool(ctx context.Context, mode, url string, conns int, table string) (*pgxpool.Pool, error) {
+func openPool(
+	ctx context.Context, mode, url string, conns int, table string,
+) (*pgxpool.Pool, error) {
 	if url == "" {
 		return nil, fmt.Errorf("%s needs --postgres URL", mode)
 	}

@@ -167,6 +167,13 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
+func parseDay(text string) (string, error) {
+	if _, err := time.Parse(time.DateOnly, text); err != nil {
+		return "", fmt.Errorf("%q is no day, want for example 2026-11-30", text)
+	}
+	return text, nil
+}
+
 func parseByte(text string) (byte, error) {
 	if len(text) != 1 || text[0] < ' ' || text[0] > '~' {
 		return 0, fmt.Errorf("%q is not a single ASCII character", text)

@@ -32,5 +32,6 @@
 //	handshakes:
 //	  - {name, method, signed, match: [{from, equals|absent|secret}], status, content_type,
 //	     headers: {NAME: VALUE}, body: [{literal|echo|echo_json|echo_hmac}]}
-//	contract: {deadline: {value: 10s, source: TEXT, verified: true}, ...}
+//	contract:                              # checked: the day when it was read at the source
+//	  deadline: {value: 10s, source: TEXT, verified: true, checked: 2026-11-30}
 package catalogue

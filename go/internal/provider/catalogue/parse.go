@@ -235,7 +235,11 @@ func contract(b *block) provider.Contract {
 		DisableAfter:        fact(b, "disable_after", parseNumber),
 		ProbesBadSignatures: fact(b, "probes_bad_signatures", parseBool),
 		Redelivers:          fact(b, "redelivers", parseBool),
+		Ordered:             fact(b, "ordered", parseBool),
+		SuccessStatuses:     facts(b, "success_statuses", parseNumber),
+		RetryStatuses:       facts(b, "retry_statuses", parseNumber),
 		DropStatuses:        facts(b, "drop_statuses", parseNumber),
+		DisableStatuses:     facts(b, "disable_statuses", parseNumber),
 		RetryHeaders:        facts(b, "retry_headers", provider.ParseFieldName),
 	}
 	for _, node := range b.list("methods") {
@@ -245,7 +249,7 @@ func contract(b *block) provider.Contract {
 	return c
 }
 
-// fact reads {value, source, verified}. A fact without a source is no fact.
+// fact reads {value, source, verified, checked}. A fact without a source is no fact.
 func fact[T time.Duration | int | bool](
 	b *block, key string, parse func(string) (T, error),
 ) provider.Fact[T] {
@@ -258,12 +262,12 @@ func fact[T time.Duration | int | bool](
 	if f.values["value"] == nil {
 		b.add(node.Line, b.at(key), "value is missing")
 	}
-	result.Source, result.Verified = evidence(f)
+	result.Source, result.Verified, result.Checked = evidence(f)
 	f.end()
 	return result
 }
 
-// facts reads {value: [...], source, verified}.
+// facts reads {value: [...], source, verified, checked}.
 func facts[T any](b *block, key string, parse func(string) (T, error)) provider.Fact[[]T] {
 	var result provider.Fact[[]T]
 	node := b.take(key)
@@ -281,15 +285,15 @@ func facts[T any](b *block, key string, parse func(string) (T, error)) provider.
 	if len(result.Value) == 0 {
 		b.add(node.Line, b.at(key), "value is missing")
 	}
-	result.Source, result.Verified = evidence(f)
+	result.Source, result.Verified, result.Checked = evidence(f)
 	f.end()
 	return result
 }
 
-func evidence(f *block) (source string, verified bool) {
+func evidence(f *block) (source string, verified bool, checked string) {
 	source, verified = f.text("source"), value(f, "verified", parseBool)
 	if source == "" {
 		f.add(f.line, f.path, "source is missing")
 	}
-	return source, verified
+	return source, verified, value(f, "checked", parseDay)
 }

@@ -14,10 +14,13 @@ type trial struct {
 	c          *variant
 	keys       []keyState
 	keyID      []byte
+	at         int64 // time of receipt
 	matched    *keyState
 	seen       int
 	wellFormed int
 	repeated   bool
+	tried      bool // a key that counts was held against a signature
+	outside    bool // a key was left out for its time
 }
 
 func (t *trial) items(field []byte) {
@@ -76,16 +79,31 @@ func (t *trial) candidate(proof int, text []byte) {
 	if f == formNever {
 		return
 	}
+	var spare *keyState
+	tried := false
 	for i := range t.keys {
 		k := &t.keys[i]
-		if k.proof != proof || t.c.keyID.kind != SourceNone && !bytes.Equal(k.id, t.keyID) {
+		switch {
+		case k.proof != proof:
+			continue
+		case t.c.keyID.kind != SourceNone && !bytes.Equal(k.id, t.keyID):
+			spare = k
+			continue
+		case !k.valid.holds(t.at):
+			spare, t.outside = k, true
 			continue
 		}
+		tried = true
 		if t.v.proves(p.Algorithm, k, signature) {
 			t.matched = k
 			return
 		}
 	}
+	if !tried && spare != nil {
+		// The time of a refusal must not tell which keys there are.
+		t.v.proves(p.Algorithm, spare, signature)
+	}
+	t.tried = t.tried || tried
 }
 
 // cutPrefix is what stands behind the prefix, or nil if that is not there.

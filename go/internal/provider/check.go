@@ -25,6 +25,11 @@ func (s *Scheme) Check() error {
 			return err
 		}
 	}
+	if s.Batch != nil {
+		if err := s.Batch.check(); err != nil {
+			return fmt.Errorf("batch: %w", err)
+		}
+	}
 	if n := len(s.Handshakes); n > handshakesMax {
 		return fmt.Errorf("%d handshakes are more than %d", n, handshakesMax)
 	}
@@ -268,37 +273,64 @@ func (h *Handshake) check() error {
 			return fmt.Errorf("method: %w", err)
 		}
 	}
-	if len(h.Match) == 0 {
-		return errors.New("match is missing")
+	if len(h.Match) == 0 && (h.Method == "" || h.Method == "POST") {
+		return errors.New("match is missing, so every event would be taken for the handshake")
 	}
 	for i := range h.Match {
 		if err := h.Match[i].check(); err != nil {
 			return fmt.Errorf("match[%d]: %w", i, err)
 		}
 	}
-	for _, pair := range h.Headers {
-		if err := checkName(pair[0]); err != nil {
+	for _, field := range h.Headers {
+		if err := checkName(field.Name); err != nil {
 			return fmt.Errorf("headers: %w", err)
 		}
-	}
-	for i, part := range h.Body {
-		switch part.Kind {
-		case AnswerLiteral:
-			continue
-		case EchoHMAC:
-			if !h.Signed {
-				return fmt.Errorf("body[%d]: an HMAC is given to signed requests only", i)
-			}
-		case Echo, EchoJSON:
-		default:
-			return fmt.Errorf("body[%d]: part is not set", i)
+		if err := field.Value.check(h.Signed); err != nil {
+			return fmt.Errorf("headers.%s: %w", field.Name, err)
 		}
-		if err := part.From.check(); err != nil {
+	}
+	for i := range h.Body {
+		if err := h.Body[i].check(h.Signed); err != nil {
 			return fmt.Errorf("body[%d]: %w", i, err)
 		}
-		if part.From.Kind == SourceItem || part.From.Kind == SourceNumbered {
-			return fmt.Errorf("body[%d]: %s cannot be repeated", i, part.From)
+	}
+	return h.checkStore()
+}
+
+func (h *Handshake) checkStore() error {
+	switch {
+	case h.Store == nil:
+		return nil
+	case h.Store.Role == "":
+		return errors.New("store: role is missing")
+	}
+	if err := h.Store.From.check(); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if k := h.Store.From.Kind; k != SourceHeader && k != SourceJSON && k != SourceQuery {
+		return fmt.Errorf("store: a secret comes from header, json or query, not from %s",
+			h.Store.From)
+	}
+	return nil
+}
+
+func (p *AnswerPart) check(signed bool) error {
+	switch p.Kind {
+	case AnswerLiteral:
+		return nil
+	case EchoHMAC:
+		if !signed {
+			return errors.New("an HMAC is given to signed requests only")
 		}
+	case Echo, EchoJSON:
+	default:
+		return errors.New("part is not set")
+	}
+	if err := p.From.check(); err != nil {
+		return err
+	}
+	if p.From.Kind == SourceItem || p.From.Kind == SourceNumbered {
+		return fmt.Errorf("%s cannot be repeated", p.From)
 	}
 	return nil
 }

@@ -20,6 +20,9 @@ type Options struct {
 	IDFrom IDFrom
 	// Components must be covered by a message signature (RFC 9421), next to the scheme's own.
 	Components []string
+	// Learn answers the handshakes in which the sender hands a secret over; without it they are
+	// ordinary requests. It also makes do without any secret, since one may come.
+	Learn bool
 	// AllowLegacy judges the variants that the scheme calls legacy too.
 	AllowLegacy bool
 	// KeepUnusable takes secrets that can never match, none at all, or a tolerance where no time is
@@ -41,6 +44,7 @@ type program struct {
 	unsigned   bool // some handshake rule runs before the proof
 	signed     bool // some handshake rule runs after the proof
 	hashBody   bool
+	batch      *batch // set if a body is named by the items in it
 	itemsMax   int
 	partsMax   int
 }
@@ -48,6 +52,7 @@ type program struct {
 type roleSecret struct {
 	name  string
 	value []byte
+	valid window
 }
 
 type variant struct {
@@ -130,12 +135,18 @@ func Compile(s *Scheme, secrets []Secret, o Options) (*Verifier, error) {
 	if len(b.variants) == 0 {
 		return nil, errors.New("the scheme is legacy and allow_legacy is not set")
 	}
-	b.handshakes(s.Handshakes)
+	b.handshakes(s.Handshakes, o.Learn)
 	b.identity(s, o.IDFrom)
-	if err := b.secrets(s, secrets, o.KeepUnusable); err != nil {
+	err := b.secrets(s, secrets, o.KeepUnusable)
+	if err != nil && !(err == ErrNoSecret && o.Learn && s.Learns()) {
 		return nil, err
 	}
 	return newVerifier(b.program), nil
+}
+
+// Learns tells whether the sender may hand a secret over in a handshake.
+func (s *Scheme) Learns() bool {
+	return slices.ContainsFunc(s.Handshakes, func(h Handshake) bool { return h.Store != nil })
 }
 
 func (s *Scheme) timed() bool {
@@ -149,6 +160,22 @@ func (s *Scheme) timed() bool {
 
 // Clone makes a Verifier for another goroutine.
 func (v *Verifier) Clone() *Verifier { return newVerifier(v.program) }
+
+// Asymmetric tells whether a request can make this Verifier check a signature with a public key,
+// which costs a hundred times what a hash does.
+func (v *Verifier) Asymmetric() bool {
+	for i, span := range v.program.keysOf {
+		for _, k := range v.program.keys[span[0]:span[1]] {
+			if k.mac() {
+				continue
+			}
+			if v.program.variants[i].Proofs[k.proof].Algorithm.asymmetric() {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 func newVerifier(p *program) *Verifier {
 	v := &Verifier{
@@ -284,9 +311,18 @@ func (b *builder) variant(data *Variant, o Options) {
 	b.variants = append(b.variants, v)
 }
 
-func (b *builder) handshakes(rules []Handshake) {
+func (b *builder) handshakes(rules []Handshake, learn bool) {
 	for i := range rules {
 		rule := handshakeRule{Handshake: &rules[i]}
+		if rule.Store != nil {
+			if !learn {
+				continue
+			}
+			rule.store = b.place(rule.Store.From, nil)
+		}
+		for _, field := range rule.Headers {
+			rule.headers = append(rule.headers, b.place(field.Value.From, nil))
+		}
 		for _, match := range rule.Match {
 			rule.match = append(rule.match, matchRule{match, b.place(match.From, nil)})
 		}
@@ -317,7 +353,7 @@ func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error 
 			if fits[i] = nil; secret.Value == "" {
 				fits[i] = errors.New("is empty")
 			} else {
-				b.roles = append(b.roles, roleSecret{secret.Role, []byte(secret.Value)})
+				fits[i] = b.role(secret.Role, secret)
 			}
 		}
 	}
@@ -353,10 +389,18 @@ func (b *builder) anyRole(roles map[string]bool, secrets []Secret) {
 	for name, used := range roles {
 		for _, secret := range secrets {
 			if used && secret.Value != "" {
-				b.roles = append(b.roles, roleSecret{name, []byte(secret.Value)})
+				_ = b.role(name, secret) // As a key of a proof it meets the same fault.
 			}
 		}
 	}
+}
+
+func (b *builder) role(name string, secret Secret) error {
+	valid, err := secret.window()
+	if err == nil {
+		b.roles = append(b.roles, roleSecret{name, []byte(secret.Value), valid})
+	}
+	return err
 }
 
 // keysFor adds the keys that one secret makes in one variant. The result is nil once the secret
@@ -375,6 +419,9 @@ func (b *builder) keysFor(v *variant, index int, secret Secret, before error) er
 		k, err := newKey(p, secret)
 		if err == nil && v.KeyID.Kind != SourceNone && secret.KeyID == "" {
 			err = errors.New("has no key_id, by which the sender names it")
+		}
+		if err == nil {
+			k.valid, err = secret.window()
 		}
 		if err == nil {
 			k.secret, k.proof = index, i

@@ -17,8 +17,12 @@ const (
 	idMax = 256
 	// echoMax bounds what a handshake may make us repeat.
 	echoMax = 1024
+	// learnedMax is the longest secret that a handshake may hand over.
+	learnedMax = 512
 	// handshakeBodyMax is the longest body in which a handshake is looked for.
 	handshakeBodyMax = 16 << 10
+	// batchItemsMax is how many events one body may hold.
+	batchItemsMax = 4096
 	// componentsMax is how many components a message signature may cover.
 	componentsMax = 64
 	// formBodyMax is the longest body whose parameters are signed one by one.

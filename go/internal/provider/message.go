@@ -154,18 +154,26 @@ func (v *Verifier) judgeInput(
 		return Malformed, nil, "the signature has no time of creation"
 	}
 	v.parts = append(v.parts[:0], base)
-	var matched *keyState
+	var matched, spare *keyState
+	tried := false
 	for i := range keys {
 		k := &keys[i]
-		if len(k.id) > 0 && in.hasKeyID && string(k.id) != in.keyID ||
+		if !k.valid.holds(r.ReceivedNS) ||
+			len(k.id) > 0 && in.hasKeyID && string(k.id) != in.keyID ||
 			in.algorithm != "" && in.algorithm != k.message {
+			spare = k
 			continue
 		}
-		k.fresh = false
+		k.fresh, tried = false, true
 		if v.provesMessage(k, base, signature) {
 			matched = k
 			break
 		}
+	}
+	if !tried && spare != nil {
+		// The time of a refusal must not tell which keys there are.
+		spare.fresh = false
+		v.provesMessage(spare, base, signature)
 	}
 	if matched == nil {
 		return BadSignature, nil, "no configured secret fits the signature"

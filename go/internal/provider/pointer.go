@@ -71,21 +71,47 @@ func arrayIndex(key string) int {
 // a document that is broken further on.
 func (p pointer) find(doc []byte) ([]byte, jsonKind) {
 	s := scanner{doc: doc}
+	if s.descend(p, false) != found {
+		return nil, jsonNothing
+	}
+	return s.value()
+}
+
+// descent is how a descent ended.
+type descent uint8
+
+const (
+	missing descent = iota
+	found
+	doubled // an object on the way has the key twice
+)
+
+// descend reads to the value that p leads to. With unique it also looks whether any object on the
+// way has the key again: the first counts here, and the last one nearly everywhere else.
+func (s *scanner) descend(p pointer, unique bool) descent {
 	for _, segment := range p {
 		switch s.next() {
 		case '{':
 			if !s.enterObject(segment.key) {
-				return nil, jsonNothing
+				return missing
+			}
+			if unique && s.again(segment.key) {
+				return doubled
 			}
 		case '[':
 			if !s.enterArray(segment.index) {
-				return nil, jsonNothing
+				return missing
 			}
 		default:
-			return nil, jsonNothing
+			return missing
 		}
 	}
-	return s.value()
+	return found
+}
+
+// again looks, from the value of key on, whether the rest of the object has key once more.
+func (s scanner) again(key string) bool {
+	return s.skip() && s.take(',') && s.memberOf(key)
 }
 
 // text is the value as text: a string's characters, a number's literal. It is nil for anything
@@ -143,6 +169,11 @@ func (s *scanner) take(c byte) bool {
 // enterObject reads to the value of key.
 func (s *scanner) enterObject(key string) bool {
 	s.at++
+	return s.memberOf(key)
+}
+
+// memberOf reads on to the value of key, from a place where a member may begin.
+func (s *scanner) memberOf(key string) bool {
 	for {
 		if s.next() != '"' {
 			return false

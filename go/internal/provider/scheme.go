@@ -2,6 +2,7 @@ package provider
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -12,9 +13,13 @@ type Scheme struct {
 	// AnyOf are the ways in which this sender may prove itself; one that holds is enough.
 	AnyOf []Variant
 	// ID and Type are looked up in order; the first that is there counts.
-	ID, Type   []Source
+	ID, Type []Source
+	// Batch is set if a body holds several events.
+	Batch      *Batch
 	Handshakes []Handshake
 	Contract   Contract
+	// Setup tells a person where at the sender the secret is and in which form.
+	Setup string
 }
 
 // Variant is one way to sign.
@@ -46,6 +51,11 @@ type Variant struct {
 	ClientNames []string
 	// Require are fixed values, such as the version of the signature, that the request must have.
 	Require []Match
+}
+
+// Asymmetric tells whether a proof of this variant is checked with a public key.
+func (v *Variant) Asymmetric() bool {
+	return slices.ContainsFunc(v.Proofs, func(p Proof) bool { return p.Algorithm.asymmetric() })
 }
 
 // Items says how a field is split: "t=1,v1=ab" has Separator ',' and Assign '='.
@@ -166,6 +176,12 @@ func ParseAlgorithm(text string) (Algorithm, error) {
 
 // signsText tells whether the algorithm covers a signed text.
 func (a Algorithm) signsText() bool { return !a.keyless() && a != Token }
+
+// asymmetric tells whether the receiver's key is public, and so a check a hundred times as dear as a
+// hash.
+func (a Algorithm) asymmetric() bool {
+	return a == Ed25519 || a == ECDSAP256 || a == MessageSignature
+}
 
 // keyless tells whether the algorithm needs no secret.
 func (a Algorithm) keyless() bool { return a == None || a == ClientCertificate }

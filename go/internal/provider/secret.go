@@ -17,10 +17,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Secret is what sender and receiver agreed on, in the text form in which the sender shows it.
@@ -37,10 +39,14 @@ type Secret struct {
 	Role string
 	// Type says what Value is where that cannot be seen: hmac-b64, hmac-hex, ed25519-public.
 	Type string
+	// NotBefore and NotAfter bound the times of receipt at which the secret counts, both inclusive;
+	// the zero time is no bound.
+	NotBefore, NotAfter time.Time
 }
 
 // ParseSecret reads a literal, or a JSON object where a secret has parts:
-// {"key_id","value"}, {"user","password"}, {"url","value"}, {"role","value"}.
+// {"key_id","value"}, {"user","password"}, {"url","value"}, {"role","value"}, each with not_before
+// and not_after (RFC 3339) if need be.
 func ParseSecret(text string) (Secret, error) {
 	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
 		return Secret{Value: text}, nil
@@ -53,13 +59,16 @@ func ParseSecret(text string) (Secret, error) {
 		Password string `json:"password"`
 		URL      string `json:"url"`
 		Role     string `json:"role"`
+
+		NotBefore time.Time `json:"not_before"`
+		NotAfter  time.Time `json:"not_after"`
 	}
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
 	// The errors of the decoder may quote the text, so they are not passed on.
 	if decoder.Decode(&parts) != nil {
 		return Secret{}, errors.New("the secret begins with { but is no JSON object of the parts " +
-			"value, key_id, user, password, url, role")
+			"value, key_id, user, password, url, role, not_before, not_after")
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return Secret{}, errors.New("the secret has text behind its JSON object")
@@ -67,6 +76,7 @@ func ParseSecret(text string) (Secret, error) {
 	return Secret{
 		Value: parts.Value, KeyID: parts.KeyID, User: parts.User, Password: parts.Password,
 		URL: parts.URL, Role: parts.Role, Type: parts.Type,
+		NotBefore: parts.NotBefore, NotAfter: parts.NotAfter,
 	}, nil
 }
 
@@ -98,9 +108,39 @@ type SecretError struct {
 
 func (e *SecretError) Error() string { return fmt.Sprintf("secret %d %s", e.Index, e.Reason) }
 
+// window is the span of times of receipt in which a secret counts, in ns since 1970.
+type window struct{ from, to int64 }
+
+// noWindow is all times.
+var noWindow = window{math.MinInt64, math.MaxInt64}
+
+func (s *Secret) window() (window, error) {
+	w := noWindow
+	for _, bound := range []struct {
+		at time.Time
+		to *int64
+	}{{s.NotBefore, &w.from}, {s.NotAfter, &w.to}} {
+		if bound.at.IsZero() {
+			continue
+		}
+		// UnixNano is undefined outside of these years.
+		if y := bound.at.Year(); y < 1678 || y > 2261 {
+			return w, errors.New("has a bound of validity outside of the years 1678 to 2261")
+		}
+		*bound.to = bound.at.UnixNano()
+	}
+	if w.to < w.from {
+		return w, errors.New("is never valid: not_after is before not_before")
+	}
+	return w, nil
+}
+
+func (w window) holds(ns int64) bool { return w.from <= ns && ns <= w.to }
+
 // key is the material of one secret for one proof. It does not change after Compile.
 type key struct {
 	secret, proof int
+	valid         window
 	id            []byte
 	raw           []byte // HMAC key
 	token         [sha256.Size]byte
@@ -109,6 +149,9 @@ type key struct {
 	rsa           *rsa.PublicKey
 	message       string // the algorithm's name in RFC 9421
 }
+
+// mac tells whether the key is one of a keyed hash.
+func (k *key) mac() bool { return k.raw != nil }
 
 // bytes takes the key out of the text of the secret.
 func (f KeyForm) bytes(secret Secret) ([]byte, error) {

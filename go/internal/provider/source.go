@@ -9,7 +9,8 @@ import (
 type SourceKind uint8
 
 // The kinds of sources. SourceItem is a labelled item of the signature field; SourceNumbered is a
-// header family with numeric suffixes, which only a signature may come from.
+// header family with numeric suffixes, which only a signature may come from; SourceBody is the whole
+// body and has no name.
 const (
 	SourceNone SourceKind = iota
 	SourceHeader
@@ -17,6 +18,7 @@ const (
 	SourceJSON
 	SourceQuery
 	SourceItem
+	SourceBody
 )
 
 var sourceWords = map[string]SourceKind{
@@ -25,6 +27,7 @@ var sourceWords = map[string]SourceKind{
 	"json":     SourceJSON,
 	"query":    SourceQuery,
 	"item":     SourceItem,
+	"body":     SourceBody,
 }
 
 // Source names one place in a request, in text as kind:name, for example header:X-Event-Id.
@@ -37,10 +40,9 @@ type Source struct {
 func ParseSource(text string) (Source, error) {
 	word, name, found := strings.Cut(text, ":")
 	kind := sourceWords[word]
-	if !found || kind == SourceNone {
-		return Source{}, fmt.Errorf(
-			"%q is no source, want header:NAME, numbered:PREFIX, json:/POINTER, query:NAME or item:LABEL",
-			text)
+	if kind == SourceNone || found == (kind == SourceBody) {
+		return Source{}, fmt.Errorf("%q is no source, want header:NAME, numbered:PREFIX, "+
+			"json:/POINTER, query:NAME, item:LABEL or body", text)
 	}
 	source := Source{Kind: kind, Name: name}
 	return source, source.check()
@@ -48,6 +50,9 @@ func ParseSource(text string) (Source, error) {
 
 func (s Source) String() string {
 	for word, kind := range sourceWords {
+		if kind == s.Kind && kind == SourceBody {
+			return word
+		}
 		if kind == s.Kind {
 			return word + ":" + s.Name
 		}

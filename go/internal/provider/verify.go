@@ -89,7 +89,7 @@ func (v *Verifier) judge(r *Request, c *variant, keys []keyState) (Outcome, *key
 	if outcome, detail := v.prepare(r, c, &timeText, &keyID); outcome != OK {
 		return outcome, nil, detail
 	}
-	t := trial{v: v, c: c, keys: keys, keyID: keyID}
+	t := trial{v: v, c: c, keys: keys, keyID: keyID, at: r.ReceivedNS}
 	switch {
 	case c.signature.kind == SourceNumbered:
 		t.numbered(r)
@@ -110,6 +110,8 @@ func (v *Verifier) judge(r *Request, c *variant, keys []keyState) (Outcome, *key
 		return MissingHeader, nil, c.signature.missing
 	case t.wellFormed == 0 || t.seen > candidatesMax && c.signature.kind != SourceNumbered:
 		return Malformed, nil, c.badForm
+	case t.outside && !t.tried:
+		return BadSignature, nil, "every secret that could fit is expired or not valid yet"
 	}
 	return BadSignature, nil, c.noProof
 }

@@ -33,7 +33,7 @@ func Parse(text []byte) (*provider.Scheme, error) {
 func ParseNode(node *yaml.Node) (*provider.Scheme, error) {
 	r := &report{}
 	b := r.block(node, "")
-	scheme := &provider.Scheme{Title: b.text("title")}
+	scheme := &provider.Scheme{Title: b.text("title"), Setup: b.text("setup")}
 	if variants := b.list("any_of"); variants != nil {
 		for i, node := range variants {
 			v := r.block(node, fmt.Sprintf("any_of[%d]", i))
@@ -47,6 +47,15 @@ func ParseNode(node *yaml.Node) (*provider.Scheme, error) {
 	}
 	scheme.ID = sources(b, "id")
 	scheme.Type = sources(b, "type")
+	if node := b.take("batch"); node != nil {
+		m := r.block(node, b.at("batch"))
+		scheme.Batch = &provider.Batch{
+			Items: value(m, "items", provider.ParseSource),
+			ID:    oneOrMore(m, "id"),
+			Type:  oneOrMore(m, "type"),
+		}
+		m.end()
+	}
 	for i, node := range b.list("handshakes") {
 		scheme.Handshakes = append(scheme.Handshakes,
 			handshake(r.block(node, fmt.Sprintf("%s[%d]", b.at("handshakes"), i))))
@@ -170,6 +179,14 @@ func sources(b *block, key string) []provider.Source {
 	return list
 }
 
+// oneOrMore reads a source, or a list of them.
+func oneOrMore(b *block, key string) []provider.Source {
+	if node := b.values[key]; node != nil && follow(node).Kind == yaml.ScalarNode {
+		return []provider.Source{value(b, key, provider.ParseSource)}
+	}
+	return sources(b, key)
+}
+
 func matches(b *block, key string) []provider.Match {
 	var list []provider.Match
 	for i, node := range b.list(key) {
@@ -203,22 +220,41 @@ func handshake(b *block) provider.Handshake {
 	if node := b.take("headers"); node != nil {
 		fields := b.block(node, b.at("headers"))
 		for _, key := range fields.keys {
-			h.Headers = append(h.Headers, [2]string{key.Value, fields.text(key.Value)})
+			field := provider.AnswerField{Name: key.Value}
+			if node := fields.take(key.Value); node.Kind == yaml.MappingNode {
+				field.Value = answerPart(fields.block(node, fields.at(key.Value)))
+			} else {
+				field.Value = provider.AnswerPart{
+					Kind: provider.AnswerLiteral, Literal: fields.text(key.Value),
+				}
+			}
+			h.Headers = append(h.Headers, field)
 		}
 	}
 	for i, node := range b.list("body") {
-		p := b.block(node, fmt.Sprintf("%s[%d]", b.at("body"), i))
-		answer := provider.AnswerPart{Kind: provider.AnswerLiteral, Literal: p.text("literal")}
-		for _, word := range answerWords {
-			if source := value(p, word.word, provider.ParseSource); source.Name != "" {
-				answer = provider.AnswerPart{Kind: word.kind, From: source}
-			}
+		h.Body = append(h.Body,
+			answerPart(b.block(node, fmt.Sprintf("%s[%d]", b.at("body"), i))))
+	}
+	if node := b.take("store"); node != nil {
+		m := b.block(node, b.at("store"))
+		h.Store = &provider.Store{
+			Role: m.text("role"), From: value(m, "from", provider.ParseSource),
 		}
-		p.end()
-		h.Body = append(h.Body, answer)
+		m.end()
 	}
 	b.end()
 	return h
+}
+
+func answerPart(b *block) provider.AnswerPart {
+	part := provider.AnswerPart{Kind: provider.AnswerLiteral, Literal: b.text("literal")}
+	for _, word := range answerWords {
+		if source := value(b, word.word, provider.ParseSource); source.Kind != provider.SourceNone {
+			part = provider.AnswerPart{Kind: word.kind, From: source}
+		}
+	}
+	b.end()
+	return part
 }
 
 func contract(b *block) provider.Contract {

@@ -122,6 +122,10 @@ const (
 	adminToken    = "hunter2-token"
 	billingKey    = "hunter2-key"
 	proxyURL      = "http://u:hunter2-proxy@127.0.0.1:3128"
+	githubToken   = "hunter2-github"
+	openToken     = "Bearer hunter2-open"
+	stripeKey     = "sk_hunter2"
+	shopifyToken  = "shpat_hunter2"
 	redisURL      = "redis://:hunter2-redis@127.0.0.1:6379/1"
 	// The base64 of "hunter2-billing", "hunter2-former" and "hunter2-alerts".
 	billingSecret = "whsec_aHVudGVyMi1iaWxsaW5n"
@@ -138,7 +142,8 @@ func exampleOptions(t testing.TB) Options {
 			"GITHUB_SECRET": currentSecret, "ORDERS_SECRET": ordersSecret,
 			"DATABASE_URL": databaseURL, "ADMIN_TOKEN": adminToken, "BILLING_KEY": billingKey,
 			"BILLING_SECRET": billingSecret, "BILLING_PROXY": proxyURL, "REDIS_URL": redisURL,
-			"ALERT_SECRET": alertSecret,
+			"ALERT_SECRET": alertSecret, "GITHUB_TOKEN": githubToken, "OPEN_TOKEN": openToken,
+			"STRIPE_KEY": stripeKey, "SHOPIFY_TOKEN": shopifyToken,
 		},
 		map[string]string{
 			"tls.crt": cert, "tls.key": key, "ca.pem": cert, "github-old.secret": oldSecret + "\n",

@@ -118,7 +118,9 @@ type Source struct {
 	Respond     string         `yaml:"respond"` // own | destination
 	OrderBy     Selector       `yaml:"order_by"`
 	ShedStatus  int            `yaml:"shed_status"`
-	Deliver     []string       `yaml:"deliver,flow"` // names of destinations; empty: store only
+	Deliver     []string       `yaml:"deliver,flow"`        // names of destinations; empty: store only
+	Reconcile   *Reconcile     `yaml:"reconcile,omitempty"` // nil: its provider is asked for nothing
+	Silence     Silence        `yaml:"silence"`
 }
 
 // Destination is one place that events are delivered to. Exactly one of HTTP, File, Stdout and

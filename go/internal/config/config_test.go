@@ -82,6 +82,12 @@ func TestTheExampleNamesEveryKeyThatIsKnown(t *testing.T) {
 	for _, word := range []string{"zzzzzz: 1", "http: {zzzzzz: 1}", "admission: {zzzzzz: 1}",
 		"admin: {zzzzzz: 1}", "listeners: [{address: ':1', zzzzzz: 1}]",
 		"sources: {a: {provider: none, zzzzzz: 1}}",
+		"sources: {a: {provider: none, reconcile: {kind: http, url: 'http://x/', zzzzzz: 1}}}",
+		"sources: {a: {provider: none, reconcile: {kind: stripe, token: 'env:S', zzzzzz: 1}}}",
+		"sources: {a: {provider: none, reconcile: {kind: shopify, url: 'http://x/', token: 'env:S', " +
+			"zzzzzz: 1}}}",
+		"sources: {a: {provider: none, reconcile: {kind: github, hook: app/hook, token: 'env:S', " +
+			"zzzzzz: 1}}}",
 		"destinations: {a: {stdout: {}, zzzzzz: 1}}",
 		"destinations: {a: {stdout: {}, retry: {zzzzzz: 1}, breaker: {zzzzzz: 1}}}",
 		"destinations: {a: {postgres: {url: 'env:S', zzzzzz: 1}}}",
@@ -128,7 +134,8 @@ func TestARedactedConfigReadAgainIsTheSame(t *testing.T) {
 	// The secrets in the order in which they are shown.
 	again := string(text)
 	for _, secret := range []string{adminToken, redisURL, alertSecret, currentSecret, oldSecret,
-		`{"key_id":"k1","value":"hunter2-orders"}`, billingKey, billingSecret, formerSecret, proxyURL,
+		githubToken, `{"key_id":"k1","value":"hunter2-orders"}`, openToken, currentSecret, stripeKey,
+		currentSecret, shopifyToken, billingKey, billingSecret, formerSecret, proxyURL,
 		databaseURL, databaseURL, databaseURL} {
 		again = strings.Replace(again, "'[secret]'", "'"+secret+"'", 1)
 	}
@@ -192,7 +199,7 @@ func TestWhatIsReadIsWhatIsWritten(t *testing.T) {
 	if got := string(orders.Secrets[0].Reveal()); got != `{"key_id":"k1","value":"hunter2-orders"}` {
 		t.Errorf("a secret of parts is %s", got)
 	}
-	if orders.Verify == nil || orders.Verify.Line != 84 || !orders.Verify.Exact {
+	if orders.Verify == nil || orders.Verify.Line != 95 || !orders.Verify.Exact {
 		t.Errorf("the scheme is %+v", orders.Verify)
 	}
 	archive, _ := c.Destination("archive")

@@ -79,6 +79,8 @@ func (r *reader) source(t *table, name string, c *Config) Source {
 	s.ShedStatus = value(t, "shed_status", orElse(facts.ShedStatus, c.Admission.ShedStatus),
 		parseCount, shedStatus)
 	r.delivery(t, &s, c)
+	s.Reconcile = r.reconcile(t, &s, c)
+	s.Silence = r.silence(t)
 	t.end()
 	return s
 }

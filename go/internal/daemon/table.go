@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"sluice/go/internal/config"
@@ -23,6 +24,10 @@ type plan struct {
 	table     *ingest.Table
 	snapshot  *pb.Snapshot // its listeners in the config's order
 	files     *tlsfiles.Files
+	// schemes and proofs are how the sources are proven, by number: proofs are empty places until
+	// the secrets of now are put into them.
+	schemes map[uint32]*provider.Scheme
+	proofs  map[uint32]*atomic.Pointer[ingest.Proof]
 	// identify finds the sender's own id and type of an event again, by the name of its source.
 	identify map[string]*provider.Identifier
 }
@@ -57,6 +62,8 @@ func newPlan(c *config.Config, before *event.Catalogue) (*plan, error) {
 				HandshakeRate:       uint32(c.HTTP.HandshakeRate),
 			},
 		},
+		schemes:  make(map[uint32]*provider.Scheme),
+		proofs:   make(map[uint32]*atomic.Pointer[ingest.Proof]),
 		identify: make(map[string]*provider.Identifier),
 	}
 	for i := range c.Sources {
@@ -81,7 +88,11 @@ func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
 	if err != nil {
 		return err
 	}
-	scheme, verifier, identifier, err := judgeOf(s, from)
+	scheme, err := schemeOf(s)
+	if err != nil {
+		return err
+	}
+	identifier, err := provider.NewIdentifier(scheme, from)
 	if err != nil {
 		return err
 	}
@@ -93,10 +104,11 @@ func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
 	if err != nil {
 		return err
 	}
-	p.identify[s.Name] = identifier
+	p.identify[s.Name], p.schemes[id] = identifier, scheme
+	p.proofs[id] = new(atomic.Pointer[ingest.Proof])
 	p.table.Sources[id] = &ingest.Source{
 		ID: id, Name: s.Name, Route: routeOf(names, id, to), Ack: ackOf(s.Acknowledge),
-		Verifier: verifier, Unverified: scheme.Unsigned(), Enforce: s.Enforce,
+		Proof: p.proofs[id], Unverified: scheme.Unsigned(), Enforce: s.Enforce,
 		Dedup: s.Dedup, OrderKey: order, Destinations: to, Respond: s.Respond == "destination",
 	}
 	p.snapshot.Sources = append(p.snapshot.Sources, &pb.Source{
@@ -162,41 +174,19 @@ func routeOf(names *event.Catalogue, source uint32, to []uint32) uint32 {
 	return highest + 1
 }
 
-// judgeOf compiles what proves a request of the source and what names it.
-func judgeOf(s *config.Source, from provider.IDFrom) (
-	*provider.Scheme, *provider.Verifier, *provider.Identifier, error,
-) {
+// schemeOf is how the requests of a source are proven.
+func schemeOf(s *config.Source) (*provider.Scheme, error) {
+	switch {
+	case s.MutualTLS:
+		return provider.ClientScheme(s.ClientNames), nil
+	case s.Verify != nil:
+		return catalogue.Parse(s.Verify.YAML)
+	}
 	scheme, ok := catalogue.Lookup(s.Provider)
-	if s.Verify != nil {
-		parsed, err := catalogue.Parse(s.Verify.YAML)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		scheme, ok = parsed, true
-	}
-	if s.MutualTLS {
-		scheme, ok = provider.ClientScheme(s.ClientNames), true
-	}
 	if !ok {
-		return nil, nil, nil, fmt.Errorf("provider %q is not in the catalogue", s.Provider)
+		return nil, fmt.Errorf("provider %q is not in the catalogue", s.Provider)
 	}
-	var secrets []provider.Secret
-	for _, secret := range s.Secrets {
-		parsed, err := provider.ParseSecret(string(secret.Reveal()))
-		if err != nil {
-			return nil, nil, nil, fmt.Errorf("secret %s: %w", secret.Origin(), err)
-		}
-		secrets = append(secrets, parsed)
-	}
-	verifier, err := provider.Compile(scheme, secrets, provider.Options{IDFrom: from})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	identifier, err := provider.NewIdentifier(scheme, from)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return scheme, verifier, identifier, nil
+	return scheme, nil
 }
 
 // orderKey compiles order_by; nil is no order.

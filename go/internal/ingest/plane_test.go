@@ -46,6 +46,7 @@ type answer struct {
 	id         event.ID
 	position   uint64
 	head, body string
+	retryAfter uint32
 }
 
 // size is the size of a lane's two rings.
@@ -189,7 +190,7 @@ func (p *plane) drain(n int) []answer {
 		}
 		p.answers = append(p.answers, answer{
 			kind: shmabi.Reply(e.Kind()), code: e.Code(), token: e.Token(), seq: e.Seq(),
-			id: e.EventID(), position: e.Position(),
+			id: e.EventID(), position: e.Position(), retryAfter: e.RetryAfterS(),
 			head: string(rest[:e.HeadLength()]), body: string(rest[e.HeadLength():]),
 		})
 		if e.Length() == 0 {

@@ -35,7 +35,7 @@ func TestASenderIsProvenByTheCertificateThatItsFrameNames(t *testing.T) {
 		provider.ClientScheme([]string{"dns:connect.example.com"}), nil, provider.Options{})
 	must(t, err)
 	partner := source(t, durably, secretText)
-	partner.Verifier = verifier
+	partner.Proof = NewProof(Proof{Verifier: verifier})
 	r.table = table(t, partner)
 	r.service.SetTable(r.table)
 	p := r.plane(roomy)

@@ -76,6 +76,8 @@ func testProvider(name string) (Provider, bool) {
 	case "discord":
 		return Provider{Deadline: 3 * time.Second, NeedsSecret: true, Methods: []string{"POST", "GET"},
 			ShedStatus: 429}, true
+	case "asana":
+		return Provider{NeedsSecret: true, Learns: true}, true
 	case "strict":
 		return Provider{NeedsSecret: true, CheckSecrets: func(secrets []Secret) (faults []SecretFault) {
 			for i, secret := range secrets {
@@ -125,6 +127,7 @@ const (
 	githubToken   = "hunter2-github"
 	openToken     = "Bearer hunter2-open"
 	stripeKey     = "sk_hunter2"
+	sealKey       = "aHVudGVyMi1zZWFsLWh1bnRlcjItc2VhbC1odW50ZXI="
 	shopifyToken  = "shpat_hunter2"
 	redisURL      = "redis://:hunter2-redis@127.0.0.1:6379/1"
 	// The base64 of "hunter2-billing", "hunter2-former" and "hunter2-alerts".
@@ -143,7 +146,8 @@ func exampleOptions(t testing.TB) Options {
 			"DATABASE_URL": databaseURL, "ADMIN_TOKEN": adminToken, "BILLING_KEY": billingKey,
 			"BILLING_SECRET": billingSecret, "BILLING_PROXY": proxyURL, "REDIS_URL": redisURL,
 			"ALERT_SECRET": alertSecret, "GITHUB_TOKEN": githubToken, "OPEN_TOKEN": openToken,
-			"STRIPE_KEY": stripeKey, "SHOPIFY_TOKEN": shopifyToken,
+			"SECRETS_KEY": sealKey,
+			"STRIPE_KEY":  stripeKey, "SHOPIFY_TOKEN": shopifyToken,
 		},
 		map[string]string{
 			"tls.crt": cert, "tls.key": key, "ca.pem": cert, "github-old.secret": oldSecret + "\n",

@@ -23,8 +23,10 @@ type Config struct {
 	HTTP      HTTP       `yaml:"http"`
 	Admission Admission  `yaml:"admission"`
 	Admin     Admin      `yaml:"admin"`
-	Redis     *Redis     `yaml:"redis,omitempty"`  // nil: nothing is shared with other hosts
-	Alerts    *Alerts    `yaml:"alerts,omitempty"` // nil: nobody is told
+	// SecretsKey seal the secrets that handshakes bring, 32 bytes each: the first one seals, all open.
+	SecretsKey []Secret `yaml:"secrets_key,flow,omitempty"`
+	Redis      *Redis   `yaml:"redis,omitempty"`  // nil: nothing is shared with other hosts
+	Alerts     *Alerts  `yaml:"alerts,omitempty"` // nil: nobody is told
 
 	Sources      []Source      `yaml:"-"` // in the file's order
 	Destinations []Destination `yaml:"-"` // in the file's order
@@ -107,8 +109,9 @@ type Source struct {
 	Methods     []string       `yaml:"methods,flow"`                // and those of handshakes
 	Enforce     bool           `yaml:"enforce"`
 	Secrets     []Secret       `yaml:"secrets,flow,omitempty"`
-	Priority    string         `yaml:"priority"`    // high | default | low
-	Acknowledge string         `yaml:"acknowledge"` // ring | durable | delivered
+	Learn       string         `yaml:"learn,omitempty"` // ask | first; empty: no handshake brings one
+	Priority    string         `yaml:"priority"`        // high | default | low
+	Acknowledge string         `yaml:"acknowledge"`     // ring | durable | delivered
 	MaxBody     Size           `yaml:"max_body"`
 	Deadline    time.Duration  `yaml:"deadline"`
 	Rate        *Rate          `yaml:"rate,omitempty"`            // nil: unbounded

@@ -43,7 +43,8 @@ type Provider struct {
 	Deadline    time.Duration // 0: not known
 	Methods     []string      // what its handshake needs beside POST
 	NeedsSecret bool
-	ShedStatus  int // 0: no preference
+	Learns      bool // a handshake may bring a secret
+	ShedStatus  int  // 0: no preference
 	// CheckSecrets says which of a source's secrets cannot be keys of this provider; nil takes all.
 	// What it says must not repeat a secret.
 	CheckSecrets func(secrets []Secret) []SecretFault

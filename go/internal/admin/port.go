@@ -89,6 +89,12 @@ type Source struct {
 	// many as its provider bears: it is served first.
 	RefusedInRow uint64
 	Guarded      bool
+	// Provider is its profile; empty for a scheme of the config. Without Enforce what is not proven
+	// is taken all the same; Unverified counts what was, also where its source proves nothing.
+	Provider   string
+	Enforce    bool
+	Unverified uint64
+	LastEvent  time.Time // when the last event that is stored came; zero: none since the start
 }
 
 // Destination is one configured destination.

@@ -156,6 +156,8 @@ func sources(f Facts, stats store.Stats, names *event.Catalogue) []*pb.SourceSta
 			Name: source.Name, Duplicates: source.Duplicates,
 			Unauthorized: source.Unauthorized, Refused: source.Refused,
 			RefusedInRow: source.RefusedInRow, Guarded: source.Guarded,
+			Provider: source.Provider, Enforce: source.Enforce, Unverified: source.Unverified,
+			LastEventNs: unixNano(source.LastEvent),
 		}
 		list, byName[source.Name] = append(list, line), line
 	}

@@ -273,6 +273,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		return fmt.Errorf("record the config: %w", err)
 	}
 	d.plan.Store(p)
+	d.tellUnenforced(p.config)
 	d.tune.UseSlots(p.slots())
 	d.lanes = &lanes{
 		dir: filepath.Join(d.shm.dir, "lanes"), ingest: d.ingest, durable: recovery.Lanes, log: d.log,

@@ -117,7 +117,7 @@ func (d *Daemon) adminFacts() admin.Facts {
 	recovery := d.store.Recovery()
 	f := admin.Facts{
 		Ready: len(why) == 0, Uptime: time.Since(d.began), Listeners: d.listeners(),
-		Problems:  d.withFaults(why),
+		Problems:  d.withUnenforced(d.withFaults(why)),
 		JournalID: recovery.JournalID, Damage: recovery.Damage,
 	}
 	f.Admission.Limit = d.tune.State().Limit
@@ -143,6 +143,8 @@ func (d *Daemon) adminFacts() admin.Facts {
 		id := idOf(p.catalogue.Sources, name)
 		tally, stands := judged.Tally(id), d.standsNow(id)
 		f.Sources = append(f.Sources, admin.Source{
+			Provider: p.config.Sources[i].Provider, Enforce: p.config.Sources[i].Enforce,
+			Unverified: unverified(tally), LastEvent: lastEvent(tally),
 			Name: name, Duplicates: tally.Duplicates.Load(),
 			Unauthorized: tally.Unauthorized.Load(), Refused: d.metrics.Shed(name),
 			RefusedInRow: stands.refusedInRow, Guarded: stands.guarded,
@@ -221,6 +223,7 @@ func (d *Daemon) observeFacts() observe.Facts {
 			Name: n.Name, Stored: stored[n.ID], Duplicates: tally.Duplicates.Load(),
 			Unauthorized: tally.Unauthorized.Load(), Handshakes: tally.Answered.Load(),
 			RefusedInRow: stands.refusedInRow, Guarded: stands.guarded,
+			Unverified: doubts(tally), Unavailable: tally.Unavailable.Load(),
 		})
 	}
 	return f

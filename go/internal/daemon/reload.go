@@ -58,6 +58,7 @@ func (d *Daemon) Reload(ctx context.Context) (uint32, error) {
 		return 0, err
 	}
 	d.forget(before, c)
+	d.tellUnenforced(c)
 	d.log.Info("config reloaded", "version", p.catalogue.ConfigVersion)
 	return p.catalogue.ConfigVersion, nil
 }

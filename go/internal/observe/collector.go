@@ -296,6 +296,7 @@ func (s scrape) judged(list []Source) {
 		s.counter(stored, float64(source.Duplicates), source.Name, "duplicate")
 		s.counter(stored, float64(source.Unauthorized), source.Name, "unauthorized")
 		s.counter(stored, float64(source.Handshakes), source.Name, "handshake")
+		s.unproven(&source)
 		s.gauge(refusedInRow, float64(source.RefusedInRow), source.Name)
 		s.gauge(guarded, truth(source.Guarded), source.Name)
 	}

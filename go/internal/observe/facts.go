@@ -92,6 +92,10 @@ type Source struct {
 	// RefusedInRow counts since the last success; Guarded: its provider is near to stop sending.
 	RefusedInRow uint64
 	Guarded      bool
+	// Unavailable counts requests whose key was not known yet, Unverified by reason the events that
+	// were taken without a proof.
+	Unavailable uint64
+	Unverified  map[string]uint64
 }
 
 // Destination is one queue.

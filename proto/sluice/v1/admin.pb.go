@@ -1289,11 +1289,19 @@ type EventDetail struct {
 	Target string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
 	Peer   string                 `protobuf:"bytes,4,opt,name=peer,proto3" json:"peer,omitempty"`
 	// In wire order.
-	Headers       []*Header  `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty"`
-	Body          []byte     `protobuf:"bytes,6,opt,name=body,proto3" json:"body,omitempty"`
-	Attempts      []*Attempt `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Acknowledge   string     `protobuf:"bytes,8,opt,name=acknowledge,proto3" json:"acknowledge,omitempty"`
-	SecretIndex   uint32     `protobuf:"varint,9,opt,name=secret_index,json=secretIndex,proto3" json:"secret_index,omitempty"`
+	Headers     []*Header  `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty"`
+	Body        []byte     `protobuf:"bytes,6,opt,name=body,proto3" json:"body,omitempty"`
+	Attempts    []*Attempt `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Acknowledge string     `protobuf:"bytes,8,opt,name=acknowledge,proto3" json:"acknowledge,omitempty"`
+	SecretIndex uint32     `protobuf:"varint,9,opt,name=secret_index,json=secretIndex,proto3" json:"secret_index,omitempty"`
+	// Why it was taken without a proof: "bad-signature", "expired", "missing-header", "malformed",
+	// "unavailable", or "no-proof" where its source proves nothing. Empty: it was proven.
+	Unverified string `protobuf:"bytes,10,opt,name=unverified,proto3" json:"unverified,omitempty"`
+	// The event whose body it was an item of, and its place in that from 0; empty: it came by itself.
+	Batch string `protobuf:"bytes,11,opt,name=batch,proto3" json:"batch,omitempty"`
+	Item  uint32 `protobuf:"varint,12,opt,name=item,proto3" json:"item,omitempty"`
+	// The events that its items became, in order.
+	Items         []string `protobuf:"bytes,13,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1389,6 +1397,34 @@ func (x *EventDetail) GetSecretIndex() uint32 {
 		return x.SecretIndex
 	}
 	return 0
+}
+
+func (x *EventDetail) GetUnverified() string {
+	if x != nil {
+		return x.Unverified
+	}
+	return ""
+}
+
+func (x *EventDetail) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
+}
+
+func (x *EventDetail) GetItem() uint32 {
+	if x != nil {
+		return x.Item
+	}
+	return 0
+}
+
+func (x *EventDetail) GetItems() []string {
+	if x != nil {
+		return x.Items
+	}
+	return nil
 }
 
 type Header struct {
@@ -4329,7 +4365,7 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"last_error\x18\x05 \x01(\tR\tlastError\"!\n" +
 	"\x0fGetEventRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xaf\x02\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x8f\x03\n" +
 	"\vEventDetail\x12&\n" +
 	"\x05event\x18\x01 \x01(\v2\x10.sluice.v1.EventR\x05event\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x16\n" +
@@ -4339,7 +4375,14 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\x04body\x18\x06 \x01(\fR\x04body\x12.\n" +
 	"\battempts\x18\a \x03(\v2\x12.sluice.v1.AttemptR\battempts\x12 \n" +
 	"\vacknowledge\x18\b \x01(\tR\vacknowledge\x12!\n" +
-	"\fsecret_index\x18\t \x01(\rR\vsecretIndex\"2\n" +
+	"\fsecret_index\x18\t \x01(\rR\vsecretIndex\x12\x1e\n" +
+	"\n" +
+	"unverified\x18\n" +
+	" \x01(\tR\n" +
+	"unverified\x12\x14\n" +
+	"\x05batch\x18\v \x01(\tR\x05batch\x12\x12\n" +
+	"\x04item\x18\f \x01(\rR\x04item\x12\x14\n" +
+	"\x05items\x18\r \x03(\tR\x05items\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"\xdf\x01\n" +

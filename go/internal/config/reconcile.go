@@ -35,9 +35,11 @@ type Reconcile struct {
 
 	Headers Headers `yaml:"headers,omitempty"` // http: of the request to the provider
 	Items   string  `yaml:"items,omitempty"`   // http: pointer to the list
-	Cursor  string  `yaml:"cursor,omitempty"`  // http: link, or pointer to what {cursor} stands for
-	Body    string  `yaml:"body,omitempty"`    // http: pointer within an item; empty: the item
-	Time    string  `yaml:"time,omitempty"`    // http: pointer within an item
+	// Cursor, of http: link, or a pointer to what {cursor} stands for, or to the URL of the next page
+	// where the URL has no {cursor}.
+	Cursor string `yaml:"cursor,omitempty"`
+	Body   string `yaml:"body,omitempty"` // http: pointer within an item; empty: the item
+	Time   string `yaml:"time,omitempty"` // http: pointer within an item
 	// TimeFormat is that of {since}, {until} and of Time: rfc3339, unix-s or unix-ms.
 	TimeFormat string `yaml:"time_format,omitempty"`
 	// Set are the headers that an event gets: json:/pointer within the item, or a text as it is.
@@ -162,11 +164,6 @@ func (r *reader) reconcileHTTP(t *table, c *Reconcile) {
 				r.refuse(t.join("set")+"."+h.Name, err)
 			}
 		}
-	}
-	if template := c.URL.Reveal(); c.Cursor != "" && c.Cursor != "link" &&
-		!strings.Contains(template, "{cursor}") && !c.URL.IsZero() {
-		r.fault(t.join("cursor"), "write {cursor} into the url where it belongs",
-			"the url has no place for the cursor")
 	}
 }
 

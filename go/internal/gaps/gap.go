@@ -137,8 +137,8 @@ func (g *gap) shown() Gap {
 }
 
 // Close notes that everything of these gaps was found, and gives how many it closed: not those that
-// are no more as they were listed, because something was refused meanwhile, nor those that still may
-// be given a name by the next look.
+// are no more as they were listed, because something was refused meanwhile, nor those that still
+// may be given a name by the next look.
 func (l *Ledger) Close(found []Gap) (closed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

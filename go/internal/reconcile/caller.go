@@ -218,8 +218,8 @@ func (c *caller) fault(status int) error {
 		return &Fault{status, fmt.Sprintf("the provider leads elsewhere (%d): write the URL it leads "+
 			"to into reconcile.url", status)}
 	}
-	return &Fault{status, fmt.Sprintf("the provider does not take the request (%d): check the keys of "+
-		"reconcile", status)}
+	return &Fault{status, fmt.Sprintf("the provider does not take the request (%d): check the keys "+
+		"of reconcile", status)}
 }
 
 // bearer proves us by a token.

@@ -1,8 +1,8 @@
 // Package reconcile asks providers for what was missed and takes it in.
 //
-// It proves nothing: what a provider has on record carries no signature that holds, so what is taken
-// from it is marked as unverified. It delivers nothing: an event that was taken in is durable and due
-// like any other. It decides about no event that came by itself.
+// It proves nothing: what a provider has on record carries no signature that holds, so what is
+// taken from it is marked as unverified. It delivers nothing: an event that was taken in is durable
+// and due like any other. It decides about no event that came by itself.
 //
 // # A run
 //
@@ -16,11 +16,11 @@
 //
 // # Never twice
 //
-// An event is known by what its sender calls it, read as intake would read it: one that is stored is
-// left out, and one that comes by webhook in the same moment has the same dedup key, so that one of
-// the two is a duplicate. A record without such an id is never taken in. Shopify lists resources, not
-// events; there a record is known when a stored request has the same resource in the same or a later
-// state.
+// An event is known by what its sender calls it, read as intake would read it: one that is stored
+// is left out, and one that comes by webhook in the same moment has the same dedup key, so that one
+// of the two is a duplicate. A record without such an id is never taken in. Shopify lists
+// resources, not events; there a record is known when a stored request has the same resource in the
+// same or a later state.
 //
 // # States
 //
@@ -30,9 +30,9 @@
 //	                     ▲                     │
 //	                     └─────────────────────┘
 //
-// The service alone moves them. How far a run has come is written to one file for each source, whole
-// or not at all. After a crash the next life goes on behind the last slice that was done; what was
-// done beyond it is found to be known.
+// The service alone moves them. How far a run has come is written to one file for each source,
+// whole or not at all. After a crash the next life goes on behind the last slice that was done;
+// what was done beyond it is found to be known.
 //
 // # What is waited for
 //

@@ -17,9 +17,9 @@ import (
 	"sluice/go/internal/config"
 )
 
-// github asks for the deliveries of one webhook (docs.github.com, REST API endpoints for repository,
-// organization and GitHub App webhooks): the past three days, the newest first. A delivery and those
-// that repeat it have one guid, which is their X-GitHub-Delivery.
+// github asks for the deliveries of one webhook (docs.github.com, REST API endpoints for
+// repository, organization and GitHub App webhooks): the past three days, the newest first. A
+// delivery and those that repeat it have one guid, which is their X-GitHub-Delivery.
 type github struct {
 	*caller
 	path string // of the webhook's deliveries
@@ -56,8 +56,8 @@ func newGitHub(c *config.Reconcile, o callerOptions) (feed, error) {
 	return f, nil
 }
 
-// githubLimits reads docs.github.com, Rate limits for the REST API: a 403 or 429 with retry-after or
-// without what remains is a limit, and without a time one waits for a minute.
+// githubLimits reads docs.github.com, Rate limits for the REST API: a 403 or 429 with retry-after
+// or without what remains is a limit, and without a time one waits for a minute.
 func githubLimits(status int, h http.Header, body []byte, now time.Time) time.Time {
 	reset := time.Time{}
 	if h.Get("X-Ratelimit-Remaining") == "0" {
@@ -113,8 +113,8 @@ func (g *github) list(ctx context.Context, s span, cursor string) (page, error) 
 	return p, nil
 }
 
-// notKept are fields of the record that say how it was sent, or prove what is not there any more: the
-// payload comes parsed, in other bytes.
+// notKept are fields of the record that say how it was sent, or prove what is not there any more:
+// the payload comes parsed, in other bytes.
 var notKept = map[string]bool{
 	"connection": true, "content-length": true, "host": true, "transfer-encoding": true,
 	"x-hub-signature": true, "x-hub-signature-256": true,

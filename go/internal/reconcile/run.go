@@ -211,11 +211,11 @@ func (l *listed) again(id string, one *record) {
 	}
 }
 
-var errRefused = errors.New("it was sent again several times and refused each time: see the log for " +
-	"why, and replay it by hand where that is mended")
+var errRefused = errors.New("it was sent several times and refused each time: see the log for why, " +
+	"and have it sent again by hand where that is mended")
 
-// sorted gives what is missing, the oldest first. Of one time they come as the list had them, turned
-// round where it has the newest first.
+// sorted gives what is missing, the oldest first. Of one time they come as the list had them,
+// turned round where it has the newest first.
 func (l *listed) sorted() []*record {
 	list := make([]*record, 0, len(l.missing))
 	left := map[*record]bool{}

@@ -89,8 +89,9 @@ type Ask struct {
 
 // Reconcile makes one run, and tells of it now and then; the last one has Done. An error is one of
 // asking. What went wrong afterwards is in the result.
-func (s *Service) Reconcile(ctx context.Context, source string, a Ask, say func(Progress)) (Progress,
-	error) {
+func (s *Service) Reconcile(ctx context.Context, source string, a Ask, say func(Progress)) (
+	Progress, error,
+) {
 	t, known := s.target(source)
 	if !known {
 		return Progress{}, fmt.Errorf("%w: %q", ErrUnknown, source)

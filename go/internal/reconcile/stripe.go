@@ -13,8 +13,8 @@ import (
 	"sluice/go/internal/config"
 )
 
-// stripe asks for events (docs.stripe.com/api/events/list): up to 30 days, the newest first, each as
-// its webhook had it. delivery_success=false leaves those that are pending or failed.
+// stripe asks for events (docs.stripe.com/api/events/list): up to 30 days, the newest first, each
+// as its webhook had it. delivery_success=false leaves those that are pending or failed.
 type stripe struct {
 	*caller
 	types []string

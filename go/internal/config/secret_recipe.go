@@ -69,7 +69,8 @@ func (r *reader) recipe(it item, known []string) (*recipe, bool) {
 				ok = r.moment(it.path, text)
 			}
 			if ok {
-				c.parts = append(c.parts, part{it.path, name, text, plainParts[name] && !isReference(text)})
+				plain := plainParts[name] && !isReference(text)
+				c.parts = append(c.parts, part{it.path, name, text, plain})
 			}
 		}
 	}
@@ -107,7 +108,8 @@ func (r *reader) command(it item) *Command {
 			c.Run = append(c.Run, text)
 		}
 	}
-	c.Every = value(t, "every", 5*time.Minute, parseDuration, between(commandEveryMin, commandEveryMax))
+	c.Every = value(t, "every", 5*time.Minute, parseDuration,
+		between(commandEveryMin, commandEveryMax))
 	c.Timeout = value(t, "timeout", min(10*time.Second, c.Every/2), parseDuration,
 		between(commandTimeoutMin, commandTimeoutMax))
 	t.end()
@@ -211,8 +213,8 @@ func (s Secret) Files() (files []string) {
 	return files
 }
 
-// Again reads it once more, with what its command has printed, if it has one. The error says nothing
-// of the secret.
+// Again reads it once more, with what its command has printed, if it has one. No error repeats the
+// secret.
 func (s Secret) Again(output []byte) (Secret, error) { return s.recipe.read(output) }
 
 // Fault blames the secret for something, by its place in the file.

@@ -36,13 +36,14 @@ sources:
 		t.Errorf("the command is %+v", command)
 	}
 	printed, err := secrets[2].Again([]byte("hunter2-printed"))
-	if got := string(printed.Reveal()); err != nil || got != `{"role":"old","value":"hunter2-printed"}` {
+	const want = `{"role":"old","value":"hunter2-printed"}`
+	if got := string(printed.Reveal()); err != nil || got != want {
 		t.Errorf("the command's secret is %s, %v", got, err)
 	}
 	fault := secrets[2].Fault("it prints nothing", "mend it").String()
-	if want := "sluice.yaml:8: sources.shop.secrets[2]: it prints nothing; mend it"; !strings.HasSuffix(
-		fault, want) {
-		t.Errorf("the fault is %q, want %q", fault, want)
+	const blamed = "sluice.yaml:8: sources.shop.secrets[2]: it prints nothing; mend it"
+	if !strings.HasSuffix(fault, blamed) {
+		t.Errorf("the fault is %q, want %q", fault, blamed)
 	}
 	for _, secret := range append(secrets, printed) {
 		if strings.Contains(secret.Origin(), "hunter2") {

@@ -265,8 +265,10 @@ def write(sender):
                                "other": sender["other"]}
     set_["vectors"] = list(vectors(sender))
     with open(sender["name"] + ".json", "w", encoding="utf-8") as out:
-        json.dump(set_, out, indent=1, ensure_ascii=False)
-        out.write("\n")
+        # A vector a line: short enough to look through, and a change shows as the lines it is.
+        lines = [json.dumps(v, ensure_ascii=False) for v in set_.pop("vectors")]
+        head = [f' {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)},' for k, v in set_.items()]
+        out.write("\n".join(["{", *head, ' "vectors": [', "  " + ",\n  ".join(lines), " ]", "}", ""]))
 
 
 if __name__ == "__main__":

@@ -30,22 +30,27 @@ var (
 
 func (b *Batch) check() error {
 	if k := b.Items.Kind; k != SourceJSON && k != SourceBody {
-		return errors.New("items: want body or json:/POINTER, the list of the events")
+		return faultAt("items", "want body or json:/POINTER, the list of the events")
 	}
 	if err := b.Items.check(); err != nil {
-		return fmt.Errorf("items: %w", err)
+		return under("items", err)
 	}
-	for key, list := range map[string][]Source{"id": b.ID, "type": b.Type} {
-		if len(list) > idPlacesMax {
-			return fmt.Errorf("%s: %d places are more than %d", key, len(list), idPlacesMax)
+	if err := checkInItem("id", b.ID); err != nil {
+		return err
+	}
+	return checkInItem("type", b.Type)
+}
+
+func checkInItem(key string, list []Source) error {
+	if len(list) > idPlacesMax {
+		return faultAt(key, "%d places are more than %d", len(list), idPlacesMax)
+	}
+	for i, source := range list {
+		if source.Kind != SourceJSON {
+			return faultAt(nth(key, i), "want json:/POINTER into the item, not %s", source)
 		}
-		for _, source := range list {
-			if source.Kind != SourceJSON {
-				return fmt.Errorf("%s: want json:/POINTER into the item, not %s", key, source)
-			}
-			if err := source.check(); err != nil {
-				return fmt.Errorf("%s: %w", key, err)
-			}
+		if err := source.check(); err != nil {
+			return under(nth(key, i), err)
 		}
 	}
 	return nil
@@ -79,6 +84,12 @@ func (b *Batch) compile() *batch {
 // checked.
 func (b *Batch) Split(body []byte) iter.Seq2[Item, error] { return b.compile().split(body) }
 
+// Identify reads id and type out of the text of one item, as Split does.
+func (b *Batch) Identify(item []byte) (id, kind []byte) {
+	c := b.compile()
+	return joinedText(c.id, item), firstText(c.kind, item)
+}
+
 func (b *batch) split(body []byte) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for raw, err := range b.each(body) {
@@ -97,7 +108,7 @@ func (b *batch) split(body []byte) iter.Seq2[Item, error] {
 func (b *batch) each(body []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		s := scanner{doc: body}
-		if !json.Valid(body) || s.descend(b.items, true) != found || !s.take('[') {
+		if !json.Valid(body) || s.descend(b.items, true) != descentOnce || !s.take('[') {
 			yield(nil, ErrNoBatch)
 			return
 		}

@@ -1,11 +1,12 @@
 package provider
 
 import (
+	"crypto"
 	"crypto/hmac"
-	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
 	"errors"
+	"fmt"
 	"hash"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ type Options struct {
 	// Learn answers the handshakes in which the sender hands a secret over; without it they are
 	// ordinary requests. It also makes do without any secret, since one may come.
 	Learn bool
+	// Keys knows the keys that senders publish; without one they are never here.
+	Keys Keys
 	// AllowLegacy judges the variants that the scheme calls legacy too.
 	AllowLegacy bool
 	// KeepUnusable takes secrets that can never match, none at all, or a tolerance where no time is
@@ -45,6 +48,8 @@ type program struct {
 	signed     bool // some handshake rule runs after the proof
 	hashBody   bool
 	batch      *batch // set if a body is named by the items in it
+	published  Keys
+	logins     []login
 	itemsMax   int
 	partsMax   int
 }
@@ -53,6 +58,12 @@ type roleSecret struct {
 	name  string
 	value []byte
 	valid window
+}
+
+// login is a secret with which published keys are asked for.
+type login struct {
+	secret Secret
+	valid  window
 }
 
 type variant struct {
@@ -64,7 +75,13 @@ type variant struct {
 	time      place
 	timed     bool
 	tolerance time.Duration // below zero: not judged
+	future    time.Duration
+	timeless  bool // not even the times in a token are judged
 	keyID     place
+	byID      bool    // only the keys with the id that the request names count
+	allows    *Remote // set if that id is a URL, which must be one of these
+	bodyHash  place
+	batch     *batch
 	require   []matchRule
 	// components must be covered by a message signature.
 	components []string
@@ -74,9 +91,13 @@ type variant struct {
 }
 
 type part struct {
-	kind    PartKind
-	literal []byte
-	from    place
+	kind          PartKind
+	literal       []byte // of PartSecret the role
+	from          place
+	optional      bool
+	before, after []byte
+	list          List
+	must          string // a field that a PartHeaders has to have
 }
 
 // place is a compiled source, with the words for our log.
@@ -85,22 +106,32 @@ type place struct {
 	slot    int
 	pointer pointer
 	name    string
+	// unique says that an object that has a key of pointer twice has no value there: nobody else
+	// signed the body as a whole, and others may take the second.
+	unique bool
 
 	missing, twice, blank string
 }
 
 // Verifier judges the requests of one source. It belongs to one goroutine.
 type Verifier struct {
-	program *program
-	slots   []slot
-	items   []slot
-	keys    []keyState
-	parts   [][]byte
-	message []byte
-	digest  hash.Hash // for ECDSA
-	sum     [sha512.Size]byte
-	decoded [signatureTextMax]byte
-	idText  [2 * sha256.Size]byte
+	program  *program
+	slots    []slot
+	items    []slot
+	keys     []keyState
+	parts    [][]byte
+	message  []byte
+	hashes   map[crypto.Hash]hash.Hash // for public keys, made when they are first needed
+	digested crypto.Hash               // the one whose result of the signed text is in sum
+	sum      [sha512.Size]byte
+	token    webToken
+	remote   remoteKey
+	item     Request // with Each
+	listed   []byte  // of a PartHeaders
+	crcText  [10]byte
+	hashText [2 * sha256.Size]byte
+	decoded  [signatureTextMax]byte
+	idText   [2 * sha256.Size]byte
 }
 
 type slot struct {
@@ -126,10 +157,10 @@ func Compile(s *Scheme, secrets []Secret, o Options) (*Verifier, error) {
 	if o.Tolerance != nil && *o.Tolerance >= 0 && !s.timed() && !o.KeepUnusable {
 		return nil, errors.New("a tolerance is set, but this sender signs no time")
 	}
-	b := builder{program: &program{}}
+	b := builder{program: &program{published: o.Keys}}
 	for i := range s.AnyOf {
 		if !s.AnyOf[i].Legacy || o.AllowLegacy {
-			b.variant(&s.AnyOf[i], o)
+			b.variant(s, &s.AnyOf[i], o)
 		}
 	}
 	if len(b.variants) == 0 {
@@ -138,15 +169,21 @@ func Compile(s *Scheme, secrets []Secret, o Options) (*Verifier, error) {
 	b.handshakes(s.Handshakes, o.Learn)
 	b.identity(s, o.IDFrom)
 	err := b.secrets(s, secrets, o.KeepUnusable)
-	if err != nil && !(err == ErrNoSecret && o.Learn && s.Learns()) {
+	if err != nil && !(err == ErrNoSecret && o.Learn && len(s.Learns()) > 0) {
 		return nil, err
 	}
 	return newVerifier(b.program), nil
 }
 
-// Learns tells whether the sender may hand a secret over in a handshake.
-func (s *Scheme) Learns() bool {
-	return slices.ContainsFunc(s.Handshakes, func(h Handshake) bool { return h.Store != nil })
+// Learns are the roles of the secrets that the sender may hand over in a handshake.
+func (s *Scheme) Learns() []string {
+	var roles []string
+	for _, rule := range s.Handshakes {
+		if rule.Store != nil && !slices.Contains(roles, rule.Store.Role) {
+			roles = append(roles, rule.Store.Role)
+		}
+	}
+	return roles
 }
 
 func (s *Scheme) timed() bool {
@@ -166,15 +203,26 @@ func (v *Verifier) Clone() *Verifier { return newVerifier(v.program) }
 func (v *Verifier) Asymmetric() bool {
 	for i, span := range v.program.keysOf {
 		for _, k := range v.program.keys[span[0]:span[1]] {
-			if k.mac() {
-				continue
-			}
-			if v.program.variants[i].Proofs[k.proof].Algorithm.asymmetric() {
+			if kind := v.program.variants[i].Proofs[k.proof].Algorithm.kind(); kind == kindPublic ||
+				kind == kindMessage && k.raw == nil {
 				return true
 			}
 		}
+		if v.program.variants[i].remote() != nil {
+			return true
+		}
 	}
 	return false
+}
+
+// remote is where the keys of the variant are published, or nil.
+func (v *Variant) remote() *Remote {
+	for i := range v.Proofs {
+		if v.Proofs[i].Key.Remote != nil {
+			return v.Proofs[i].Key.Remote
+		}
+	}
+	return nil
 }
 
 func newVerifier(p *program) *Verifier {
@@ -184,6 +232,7 @@ func newVerifier(p *program) *Verifier {
 		items:   make([]slot, p.itemsMax),
 		keys:    make([]keyState, len(p.keys)),
 		parts:   make([][]byte, 0, p.partsMax),
+		hashes:  map[crypto.Hash]hash.Hash{},
 	}
 	for i := range p.keys {
 		k := &v.keys[i]
@@ -201,17 +250,15 @@ func newVerifier(p *program) *Verifier {
 		k.mac.Sum(k.sum[:0])
 		k.mac.Reset()
 	}
-	for i := range p.keys {
-		if p.keys[i].weierstrass != nil {
-			v.digest = sha256.New()
-		}
-	}
 	return v
 }
 
 func (p *program) algorithm(key int) Algorithm {
 	for i, span := range p.keysOf {
 		if key >= span[0] && key < span[1] {
+			if message := p.keys[key].message; message != nil {
+				return message.proof.Algorithm
+			}
 			return p.variants[i].Proofs[p.keys[key].proof].Algorithm
 		}
 	}
@@ -227,18 +274,6 @@ type prefixHash struct {
 func (h *prefixHash) Reset() {
 	h.Hash.Reset()
 	h.Write(h.key)
-}
-
-func (a Algorithm) hash() func() hash.Hash {
-	switch a {
-	case HMACSHA1:
-		return sha1.New
-	case HMACSHA384:
-		return sha512.New384
-	case HMACSHA512:
-		return sha512.New
-	}
-	return sha256.New
 }
 
 type builder struct{ *program }
@@ -258,6 +293,9 @@ func (b *builder) place(s Source, v *variant) place {
 	case SourceJSON:
 		// Check has parsed the same text.
 		p.pointer, _ = parsePointer(s.Name)
+		p.unique = v != nil && (v.UnsignedBody || v.Each != EachNone)
+	case SourceClaim, SourceJOSE:
+		p.pointer = claim(s.Name)
 	}
 	return p
 }
@@ -273,14 +311,21 @@ func register(list *[]string, name string) int {
 	return len(*list) - 1
 }
 
-func (b *builder) variant(data *Variant, o Options) {
+func (b *builder) variant(s *Scheme, data *Variant, o Options) {
 	v := variant{Variant: data, tolerance: max(data.Timestamp.Tolerance, data.MaxAge)}
 	v.components = slices.Concat(data.Components, o.Components)
 	if v.tolerance == 0 {
 		v.tolerance = -1
 	}
+	if v.future = v.tolerance; data.Timestamp.Future > 0 {
+		v.future = data.Timestamp.Future
+	}
 	if o.Tolerance != nil {
-		v.tolerance = *o.Tolerance
+		v.tolerance, v.future = *o.Tolerance, *o.Tolerance
+		v.timeless = *o.Tolerance < 0
+	}
+	if data.Each != EachNone {
+		v.batch = s.Batch.compile()
 	}
 	v.signature = b.place(data.Signature, &v)
 	v.numbered = strings.ToLower(data.Signature.Name)
@@ -292,12 +337,15 @@ func (b *builder) variant(data *Variant, o Options) {
 	if data.KeyID.Kind != SourceNone {
 		v.keyID = b.place(data.KeyID, &v)
 	}
+	if remote := data.remote(); remote != nil && remote.URLFrom.Kind != SourceNone {
+		v.keyID, v.allows = b.place(remote.URLFrom, &v), remote
+	}
+	v.byID = v.keyID.kind != SourceNone || data.Items.KeyIDs
+	if data.BodyHash.Kind != SourceNone && data.BodyHash.Kind != SourceQuery {
+		v.bodyHash = b.place(data.BodyHash, &v)
+	}
 	for _, p := range data.Content {
-		compiled := part{kind: p.Kind, literal: []byte(p.Literal)}
-		if p.Kind == PartSource {
-			compiled.from = b.place(p.Source, &v)
-		}
-		v.parts = append(v.parts, compiled)
+		v.parts = append(v.parts, b.part(&p, &v))
 	}
 	for _, match := range data.Require {
 		v.require = append(v.require, matchRule{match, b.place(match.From, &v)})
@@ -307,8 +355,25 @@ func (b *builder) variant(data *Variant, o Options) {
 			v.id = append(v.id, b.place(source, &v))
 		}
 	}
-	b.partsMax = max(b.partsMax, len(v.parts))
+	b.partsMax = max(b.partsMax, 3*len(v.parts)) // an optional one is three
 	b.variants = append(b.variants, v)
+}
+
+func (b *builder) part(p *Part, v *variant) part {
+	compiled := part{
+		kind: p.Kind, literal: []byte(p.Literal), optional: p.Optional,
+		before: []byte(p.Before), after: []byte(p.After), list: p.List,
+	}
+	switch p.Kind {
+	case PartSource, PartHeaders:
+		compiled.from = b.place(p.Source, v)
+	case PartSecret:
+		compiled.literal = []byte(p.Role)
+	}
+	if from := v.Timestamp.From; p.Kind == PartHeaders && from.Kind == SourceHeader {
+		compiled.must = strings.ToLower(from.Name)
+	}
+	return compiled
 }
 
 func (b *builder) handshakes(rules []Handshake, learn bool) {
@@ -336,7 +401,7 @@ func (b *builder) handshakes(rules []Handshake, learn bool) {
 }
 
 func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error {
-	roles := map[string]bool{}
+	roles, signed := map[string]bool{}, s.signedRoles()
 	for _, rule := range s.Handshakes {
 		for _, match := range rule.Match {
 			roles[match.Secret] = match.Secret != ""
@@ -345,6 +410,9 @@ func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error 
 	named := func(secret Secret) bool { return roles[secret.Role] }
 	if !slices.ContainsFunc(secrets, named) {
 		b.anyRole(roles, secrets)
+	}
+	for _, role := range signed {
+		roles[role] = true
 	}
 	fits := make([]error, len(secrets))
 	for i, secret := range secrets {
@@ -369,18 +437,43 @@ func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error 
 	if keepUnusable || s.Unsigned() {
 		return nil
 	}
-	keyless := !slices.ContainsFunc(s.AnyOf, func(v Variant) bool {
-		return !v.Proofs[0].Algorithm.keyless()
-	})
 	for i, err := range fits {
 		if err != nil {
 			return &SecretError{Index: i, Reason: err.Error()}
 		}
 	}
-	if len(b.keys) == 0 && !keyless {
+	for _, role := range signed {
+		if !slices.ContainsFunc(secrets, func(s Secret) bool { return s.Role == role }) {
+			return fmt.Errorf("the sender signs a value that it does not send: "+
+				"configure it as a secret with the role %s", role)
+		}
+	}
+	if len(b.keys) == 0 && !b.keyless() {
 		return ErrNoSecret
 	}
 	return nil
+}
+
+// keyless tells whether requests may pass though no secret makes a key.
+func (b *builder) keyless() bool {
+	return slices.ContainsFunc(b.variants, func(v variant) bool {
+		remote := v.remote()
+		return v.Proofs[0].Algorithm.keyless() ||
+			remote != nil && (len(remote.Post) == 0 || len(b.logins) > 0)
+	})
+}
+
+// signedRoles are the roles of the secrets that are a part of the signed text.
+func (s *Scheme) signedRoles() []string {
+	var roles []string
+	for i := range s.AnyOf {
+		for _, part := range s.AnyOf[i].Content {
+			if part.Kind == PartSecret && !slices.Contains(roles, part.Role) {
+				roles = append(roles, part.Role)
+			}
+		}
+	}
+	return roles
 }
 
 // anyRole lets every secret play a role that none was given: a source with a single secret uses it
@@ -403,6 +496,14 @@ func (b *builder) role(name string, secret Secret) error {
 	return err
 }
 
+func (b *builder) login(secret Secret) error {
+	valid, err := secret.window()
+	if err == nil {
+		b.logins = append(b.logins, login{secret, valid})
+	}
+	return err
+}
+
 // keysFor adds the keys that one secret makes in one variant. The result is nil once the secret
 // fits anywhere, and otherwise every reason why it does not.
 func (b *builder) keysFor(v *variant, index int, secret Secret, before error) error {
@@ -416,8 +517,12 @@ func (b *builder) keysFor(v *variant, index int, secret Secret, before error) er
 		if p.Algorithm.keyless() {
 			continue
 		}
+		if p.Key.Remote != nil && len(p.Key.Remote.Post) > 0 && secret.User != "" {
+			fit = b.login(secret) == nil
+			continue
+		}
 		k, err := newKey(p, secret)
-		if err == nil && v.KeyID.Kind != SourceNone && secret.KeyID == "" {
+		if err == nil && len(k.id) == 0 && v.byID {
 			err = errors.New("has no key_id, by which the sender names it")
 		}
 		if err == nil {

@@ -79,6 +79,10 @@ func (f TimeFormat) parse(text []byte) (int64, bool) {
 		}
 		return t.Unix(), true
 	}
+	if f == HTTPDate {
+		t, err := time.Parse(httpDate, string(text))
+		return t.Unix(), err == nil
+	}
 	// 18 digits never overflow; a time that needs more is no time.
 	if len(text) == 0 || len(text) > 18 {
 		return 0, false
@@ -93,6 +97,8 @@ func (f TimeFormat) parse(text []byte) (int64, bool) {
 	return n, true
 }
 
+const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
+
 func (f TimeFormat) unit() time.Duration {
 	if f == UnixMillis {
 		return time.Millisecond
@@ -104,19 +110,18 @@ func (f TimeFormat) format(t time.Time) string {
 	switch f {
 	case RFC3339:
 		return t.UTC().Format(time.RFC3339)
+	case HTTPDate:
+		return t.UTC().Format(httpDate)
 	case UnixMillis:
 		return decimal(t.UnixMilli())
 	}
 	return decimal(t.Unix())
 }
 
-// within judges the distance between sent and now in the unit in which the sender counts: the
-// part of a unit by which our clock is ahead is no age.
-func (f TimeFormat) within(sent, nowNS int64, tolerance time.Duration) bool {
+// within judges the distance between sent and now, which may be past behind us or future ahead, in
+// the unit in which the sender counts: the part of a unit by which our clock is ahead is no age.
+func (f TimeFormat) within(sent, nowNS int64, past, future time.Duration) bool {
 	unit := f.unit()
-	distance := nowNS/int64(unit) - sent
-	if distance < 0 {
-		distance = -distance
-	}
-	return distance <= int64(tolerance/unit)
+	age := nowNS/int64(unit) - sent
+	return age <= int64(past/unit) && -age <= int64(future/unit)
 }

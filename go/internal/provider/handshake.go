@@ -5,6 +5,8 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 )
 
 // Handshake is a rule for a request that is not an event but a question of the sender.
@@ -196,4 +198,75 @@ func (v *Verifier) write(
 		to.Write(value)
 	}
 	return true
+}
+
+func (h *Handshake) check() error {
+	if h.Status < 200 || h.Status > 299 {
+		return faultAt("status", "%d is not between 200 and 299", h.Status)
+	}
+	if h.Method != "" {
+		if err := checkName(h.Method); err != nil {
+			return under("method", err)
+		}
+	}
+	if len(h.Match) == 0 && (h.Method == "" || h.Method == "POST") {
+		return faultAt("match", "is missing, so every event would be taken for the handshake")
+	}
+	if n := len(h.Match); n > matchesMax {
+		return faultAt("match", "%d conditions are more than %d", n, matchesMax)
+	}
+	for i := range h.Match {
+		err := h.Match[i].check()
+		if err == nil {
+			err = checkAsked(h.Match[i].From)
+		}
+		if err != nil {
+			return under(nth("match", i), err)
+		}
+	}
+	for _, field := range h.Headers {
+		err := checkName(field.Name)
+		if err == nil {
+			err = field.Value.check(h.Signed)
+		}
+		if err != nil {
+			return under("headers."+field.Name, err)
+		}
+	}
+	for i := range h.Body {
+		if err := h.Body[i].check(h.Signed); err != nil {
+			return under(nth("body", i), err)
+		}
+	}
+	if h.Store == nil {
+		return nil
+	}
+	if h.Store.Role == "" {
+		return faultAt("store.role", "is missing")
+	}
+	return under("store.from", checkAsked(h.Store.From))
+}
+
+// checkAsked is for what a handshake reads: it is looked at without a signature field.
+func checkAsked(s Source) error {
+	switch s.Kind {
+	case SourceHeader, SourceJSON, SourceQuery, SourceForm:
+		return s.check()
+	}
+	return fmt.Errorf("want header, json, query or form, not %s", s)
+}
+
+func (p *AnswerPart) check(signed bool) error {
+	switch p.Kind {
+	case AnswerLiteral:
+		return nil
+	case EchoHMAC:
+		if !signed {
+			return errors.New("an HMAC is given to signed requests only")
+		}
+	case Echo, EchoJSON:
+	default:
+		return errors.New("part is not set")
+	}
+	return checkAsked(p.From)
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -159,10 +160,8 @@ func NewIdentifier(s *Scheme, from IDFrom) (*Identifier, error) {
 	if s == nil {
 		s = &Scheme{}
 	}
-	for _, source := range slices.Concat(s.ID, s.Type) {
-		if err := source.checkIdentity(); err != nil {
-			return nil, err
-		}
+	if err := errors.Join(checkIdentities("id", s.ID), checkIdentities("type", s.Type)); err != nil {
+		return nil, err
 	}
 	b := builder{program: &program{}}
 	b.identity(s, from)

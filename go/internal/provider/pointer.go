@@ -71,7 +71,7 @@ func arrayIndex(key string) int {
 // a document that is broken further on.
 func (p pointer) find(doc []byte) ([]byte, jsonKind) {
 	s := scanner{doc: doc}
-	if s.descend(p, false) != found {
+	if s.descend(p, false) != descentOnce {
 		return nil, jsonNothing
 	}
 	return s.value()
@@ -81,9 +81,9 @@ func (p pointer) find(doc []byte) ([]byte, jsonKind) {
 type descent uint8
 
 const (
-	missing descent = iota
-	found
-	doubled // an object on the way has the key twice
+	descentNone descent = iota
+	descentOnce
+	descentTwice // an object on the way has the key twice
 )
 
 // descend reads to the value that p leads to. With unique it also looks whether any object on the
@@ -93,20 +93,20 @@ func (s *scanner) descend(p pointer, unique bool) descent {
 		switch s.next() {
 		case '{':
 			if !s.enterObject(segment.key) {
-				return missing
+				return descentNone
 			}
 			if unique && s.again(segment.key) {
-				return doubled
+				return descentTwice
 			}
 		case '[':
 			if !s.enterArray(segment.index) {
-				return missing
+				return descentNone
 			}
 		default:
-			return missing
+			return descentNone
 		}
 	}
-	return found
+	return descentOnce
 }
 
 // again looks, from the value of key on, whether the rest of the object has key once more.
@@ -114,10 +114,29 @@ func (s scanner) again(key string) bool {
 	return s.skip() && s.take(',') && s.memberOf(key)
 }
 
+// unique is text, but repeated if the way to the value is not the only one.
+func (p pointer) unique(doc []byte) ([]byte, presence) {
+	s := scanner{doc: doc}
+	switch s.descend(p, true) {
+	case descentNone:
+		return nil, absent
+	case descentTwice:
+		return nil, repeated
+	}
+	text := textOf(s.value())
+	if text == nil {
+		return nil, absent
+	}
+	return slot{text, 1}.read()
+}
+
 // text is the value as text: a string's characters, a number's literal. It is nil for anything
 // else. Only a string with escapes is copied.
 func (p pointer) text(doc []byte) []byte {
-	raw, kind := p.find(doc)
+	return textOf(p.find(doc))
+}
+
+func textOf(raw []byte, kind jsonKind) []byte {
 	switch kind {
 	case jsonNumber:
 		return raw

@@ -5,8 +5,10 @@ import (
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"time"
 )
@@ -68,8 +70,8 @@ func (b *signer) sign(secret Secret) ([]Field, error) {
 	if b.proof.Algorithm == ClientCertificate {
 		return nil, fmt.Errorf("%w: the certificate is shown in the TLS handshake", ErrNotSignable)
 	}
-	if b.proof.Algorithm == MessageSignature {
-		return nil, fmt.Errorf("%w: message signatures are only verified", ErrNotSignable)
+	if b.proof.Algorithm == MessageSignature || c.JWS != nil {
+		return nil, fmt.Errorf("%w: such signatures are only verified", ErrNotSignable)
 	}
 	if c.Timestamp.From.Kind == SourceHeader {
 		b.set(c.Timestamp.From.Name, b.time)
@@ -182,10 +184,23 @@ func (b *signer) content() ([]byte, error) {
 			text.Write(value)
 		case PartSource:
 			value, err := b.source(part.Source)
+			if err != nil && part.Optional {
+				continue
+			}
 			if err != nil {
 				return nil, err
 			}
+			text.WriteString(part.Before)
 			text.Write(value)
+			text.WriteString(part.After)
+		case PartBodyCRC32:
+			text.WriteString(decimal(int64(crc32.ChecksumIEEE(b.request.Body))))
+		case PartBodySHA256:
+			sum := sha256.Sum256(b.request.Body)
+			text.WriteString(hex.EncodeToString(sum[:]))
+		case PartSecret, PartHeaders:
+			return nil, fmt.Errorf("%w: the signed text is not made of the request alone",
+				ErrNotSignable)
 		}
 	}
 	return text.Bytes(), nil
@@ -221,7 +236,7 @@ var privatePrefix = map[string]string{"whpk_": "whsk_"}
 func (b *signer) signature(secret Secret, text []byte) ([]byte, error) {
 	form := b.proof.Key
 	switch a := b.proof.Algorithm; {
-	case a == ECDSAP256:
+	case a != Ed25519 && a.kind() == kindPublic:
 		return nil, fmt.Errorf("%w: only the sender has the private key", ErrNotSignable)
 	case a == Ed25519:
 		if private, has := privatePrefix[form.Prefix]; has {

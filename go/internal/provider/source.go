@@ -10,7 +10,8 @@ type SourceKind uint8
 
 // The kinds of sources. SourceItem is a labelled item of the signature field; SourceNumbered is a
 // header family with numeric suffixes, which only a signature may come from; SourceBody is the whole
-// body and has no name.
+// body and has no name; SourceForm is a parameter of a form body; SourceClaim and SourceJOSE are
+// members of the payload and of the header of a JSON Web Signature.
 const (
 	SourceNone SourceKind = iota
 	SourceHeader
@@ -19,6 +20,9 @@ const (
 	SourceQuery
 	SourceItem
 	SourceBody
+	SourceForm
+	SourceClaim
+	SourceJOSE
 )
 
 var sourceWords = map[string]SourceKind{
@@ -28,6 +32,9 @@ var sourceWords = map[string]SourceKind{
 	"query":    SourceQuery,
 	"item":     SourceItem,
 	"body":     SourceBody,
+	"form":     SourceForm,
+	"claim":    SourceClaim,
+	"jose":     SourceJOSE,
 }
 
 // Source names one place in a request, in text as kind:name, for example header:X-Event-Id.
@@ -42,7 +49,7 @@ func ParseSource(text string) (Source, error) {
 	kind := sourceWords[word]
 	if kind == SourceNone || found == (kind == SourceBody) {
 		return Source{}, fmt.Errorf("%q is no source, want header:NAME, numbered:PREFIX, "+
-			"json:/POINTER, query:NAME, item:LABEL or body", text)
+			"json:/POINTER, query:NAME, form:NAME, item:LABEL, claim:NAME, jose:NAME or body", text)
 	}
 	source := Source{Kind: kind, Name: name}
 	return source, source.check()
@@ -70,7 +77,7 @@ func (s Source) check() error {
 		if _, err := parsePointer(s.Name); err != nil {
 			return fmt.Errorf("source %s: %w", s, err)
 		}
-	case SourceQuery, SourceItem:
+	case SourceQuery, SourceItem, SourceForm, SourceClaim, SourceJOSE:
 		if s.Name == "" {
 			return fmt.Errorf("source %s has no name", s)
 		}

@@ -31,7 +31,7 @@ func Parse(text []byte) (*provider.Scheme, error) {
 
 // ParseNode reads one scheme out of a larger document, whose line numbers the faults then have.
 func ParseNode(node *yaml.Node) (*provider.Scheme, error) {
-	r := &report{}
+	r := &report{lines: map[string]int{}}
 	b := r.block(node, "")
 	scheme := &provider.Scheme{Title: b.text("title"), Setup: b.text("setup")}
 	if variants := b.list("any_of"); variants != nil {
@@ -68,7 +68,12 @@ func ParseNode(node *yaml.Node) (*provider.Scheme, error) {
 		return nil, err
 	}
 	if err := scheme.Check(); err != nil {
-		return nil, &Fault{Line: node.Line, Text: err.Error()}
+		var fault *provider.SchemeError
+		if !errors.As(err, &fault) {
+			return nil, &Fault{Line: node.Line, Text: err.Error()}
+		}
+		key, line := r.place(fault.Path)
+		return nil, &Fault{Line: line, Key: key, Text: fault.Reason}
 	}
 	return scheme, nil
 }
@@ -79,6 +84,7 @@ func variant(b *block) provider.Variant {
 	v := provider.Variant{
 		Signature:    value(b, "signature", provider.ParseSource),
 		KeyID:        value(b, "key_id", provider.ParseSource),
+		Each:         value(b, "each", provider.ParseEach),
 		BodyHash:     value(b, "body_hash", provider.ParseSource),
 		MaxAge:       value(b, "max_age", parseDuration),
 		Legacy:       value(b, "legacy", parseBool),
@@ -88,7 +94,15 @@ func variant(b *block) provider.Variant {
 		items := b.block(node, b.at("items"))
 		v.Items.Separator = value(items, "separator", parseByte)
 		v.Items.Assign = value(items, "assign", parseByte)
+		v.Items.KeyIDs = value(items, "label", parseKeyIDs)
 		items.end()
+	}
+	if node := b.take("jws"); node != nil {
+		m := b.block(node, b.at("jws"))
+		v.JWS = &provider.JWS{
+			Leeway: value(m, "leeway", parseDuration), Expires: value(m, "expires", parseBool),
+		}
+		m.end()
 	}
 	if nodes := b.list("proofs"); nodes != nil {
 		for i, node := range nodes {
@@ -108,7 +122,9 @@ func variant(b *block) provider.Variant {
 			From:       value(t, "from", provider.ParseSource),
 			Format:     value(t, "format", provider.ParseTimeFormat),
 			Tolerance:  value(t, "tolerance", parseDuration),
+			Future:     value(t, "future", parseDuration),
 			JSONString: value(t, "json_string", parseBool),
+			Optional:   value(t, "optional", parseBool),
 		}
 		t.end()
 	}
@@ -126,6 +142,9 @@ func proof(b *block) provider.Proof {
 		Encoding:   value(b, "encoding", provider.ParseEncoding),
 		Prefix:     b.text("prefix"),
 		PrefixFold: value(b, "prefix_fold", parseBool),
+
+		PrefixOptional: value(b, "prefix_optional", parseBool),
+		Raw:            value(b, "raw", parseBool),
 	}
 	if node := b.take("key"); node != nil {
 		k := b.block(node, b.at("key"))
@@ -135,6 +154,10 @@ func proof(b *block) provider.Proof {
 			PrefixRefused:  value(k, "prefix_refused", parseBool),
 			Encoding:       value(k, "encoding", provider.ParseKeyEncoding),
 			Role:           k.text("role"),
+			Normalize:      value(k, "normalize", parseNormalize),
+		}
+		if node := k.take("remote"); node != nil {
+			p.Key.Remote = remote(k.block(node, k.at("remote")))
 		}
 		k.end()
 	}
@@ -146,14 +169,12 @@ var partWords = map[string]provider.PartKind{
 	"target": provider.PartTarget, "timestamp": provider.PartTimestamp,
 	"form": provider.PartForm, "url-with-port": provider.PartURLWithPort,
 	"url-without-port": provider.PartURLWithoutPort,
+	"body-crc32":       provider.PartBodyCRC32, "body-sha256": provider.PartBodySHA256,
 }
 
 func part(b *block, node *yaml.Node, path string) provider.Part {
 	if node.Kind == yaml.MappingNode {
-		m := b.block(node, path)
-		p := provider.Part{Kind: provider.PartLiteral, Literal: m.text("literal")}
-		m.end()
-		return p
+		return partOf(b.block(node, path))
 	}
 	if kind, known := partWords[node.Value]; known {
 		return provider.Part{Kind: kind}
@@ -161,10 +182,62 @@ func part(b *block, node *yaml.Node, path string) provider.Part {
 	source, err := provider.ParseSource(node.Value)
 	if err != nil {
 		b.add(node.Line, path, err.Error()+
-			", or body, form, method, url, url-with-port, url-without-port, target, timestamp, "+
-			"or {literal: TEXT}")
+			", or body, body-crc32, body-sha256, form, method, url, url-with-port, "+
+			"url-without-port, target, timestamp, or {literal: TEXT}, {optional: SOURCE}, "+
+			"{secret: ROLE}, {headers: SOURCE}")
 	}
 	return provider.Part{Kind: provider.PartSource, Source: source}
+}
+
+// partOf reads a part with parameters.
+func partOf(m *block) provider.Part {
+	var p provider.Part
+	switch {
+	case m.values["optional"] != nil:
+		p = provider.Part{
+			Kind: provider.PartSource, Source: value(m, "optional", provider.ParseSource),
+			Optional: true, Before: m.text("before"), After: m.text("after"),
+		}
+	case m.values["secret"] != nil:
+		p = provider.Part{Kind: provider.PartSecret, Role: m.text("secret")}
+	case m.values["headers"] != nil:
+		p = provider.Part{
+			Kind: provider.PartHeaders, Source: value(m, "headers", provider.ParseSource),
+			List: provider.List{
+				Separator: value(m, "separator", parseByte), Assign: value(m, "assign", parseByte),
+				Join: value(m, "join", parseByte),
+			},
+		}
+	default:
+		p = provider.Part{Kind: provider.PartLiteral, Literal: m.text("literal")}
+	}
+	m.end()
+	return p
+}
+
+// remote reads where a sender publishes its keys.
+func remote(b *block) *provider.Remote {
+	r := &provider.Remote{
+		Form:    value(b, "form", provider.ParseRemoteForm),
+		URL:     b.text("url"),
+		URLFrom: value(b, "url_from", provider.ParseSource),
+		Path:    b.text("path"),
+		At:      value(b, "at", provider.ParseSource),
+		Name:    b.text("name"),
+	}
+	for _, node := range b.list("hosts") {
+		r.Hosts = append(r.Hosts, follow(node).Value)
+	}
+	if node := b.take("post"); node != nil {
+		fields := b.block(node, b.at("post"))
+		for _, key := range fields.keys {
+			r.Post = append(r.Post, provider.PostField{
+				Name: key.Value, From: value(fields, key.Value, provider.ParsePostValue),
+			})
+		}
+	}
+	b.end()
+	return r
 }
 
 func sources(b *block, key string) []provider.Source {

@@ -57,7 +57,7 @@ func rootCommand() *cobra.Command {
 		statusCommand(), topCommand(),
 		eventsCommand(), deadLettersCommand(), limitsCommand(),
 		breakersCommand(), faultCommand(), sendCommand(), verifyCommand(),
-		reloadCommand(), upgradeCommand(), drainCommand(), versionCommand(),
+		reconcileCommand(), reloadCommand(), upgradeCommand(), drainCommand(), versionCommand(),
 	)
 	return root
 }

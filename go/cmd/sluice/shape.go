@@ -59,6 +59,9 @@ type sourceShape struct {
 	Enforce      bool    `json:"enforce"`
 	Unverified   uint64  `json:"unverified"`
 	LastEventAt  *string `json:"last_event_at"`
+
+	Silent     bool            `json:"silent"`
+	Reconciled *reconcileShape `json:"reconciled"`
 }
 
 type destinationShape struct {
@@ -107,7 +110,8 @@ func newStatusShape(s *pb.Status) statusShape {
 	for _, n := range s.GetSources() {
 		out.Sources = append(out.Sources, sourceShape{n.GetName(), n.GetAccepted(),
 			n.GetDuplicates(), n.GetUnauthorized(), n.GetRefused(), n.GetRefusedInRow(), n.GetGuarded(),
-			n.GetProvider(), n.GetEnforce(), n.GetUnverified(), moment(n.GetLastEventNs())})
+			n.GetProvider(), n.GetEnforce(), n.GetUnverified(), moment(n.GetLastEventNs()),
+			n.GetSilent(), newReconcileShape(n.GetReconciled())})
 	}
 	for _, d := range s.GetDestinations() {
 		out.Destinations = append(out.Destinations, destinationShape{d.GetName(), d.GetBreaker(),

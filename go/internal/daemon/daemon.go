@@ -26,6 +26,7 @@ import (
 	"sluice/go/internal/listen"
 	"sluice/go/internal/observe"
 	"sluice/go/internal/protect"
+	"sluice/go/internal/reconcile"
 	"sluice/go/internal/share"
 	"sluice/go/internal/signal/workers"
 	"sluice/go/internal/store"
@@ -91,6 +92,9 @@ type Daemon struct {
 	gaps     *gaps.Ledger
 	endGaps  context.CancelFunc
 	looking  sync.WaitGroup // the ledger, at counters
+
+	reconcile *reconcile.Service
+	silence   *reconcile.Silence
 
 	// What the operator's side looks at while the rest is still being put together.
 	seenIngest  atomic.Pointer[ingest.Service]
@@ -292,6 +296,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := d.startDelivery(ctxBeat, p); err != nil {
 		return err
 	}
+	d.startReconcile(ctxBeat)
 	d.super = supervise.New(supervise.Options{
 		Binary: d.o.Binary, Version: d.o.Version, Dir: d.shm.dir, JournalID: recovery.JournalID,
 		Settings: d.settings, Open: d.openListeners, Lanes: d.lanes, Bells: newBells, Log: d.log,

@@ -117,7 +117,7 @@ func (d *Daemon) adminFacts() admin.Facts {
 	recovery := d.store.Recovery()
 	f := admin.Facts{
 		Ready: len(why) == 0, Uptime: time.Since(d.began), Listeners: d.listeners(),
-		Problems:  d.withUnenforced(d.withFaults(why)),
+		Problems:  d.withSilent(d.withUnenforced(d.withFaults(why))),
 		JournalID: recovery.JournalID, Damage: recovery.Damage,
 	}
 	f.Admission.Limit = d.tune.State().Limit
@@ -148,6 +148,7 @@ func (d *Daemon) adminFacts() admin.Facts {
 			Name: name, Duplicates: tally.Duplicates.Load(),
 			Unauthorized: tally.Unauthorized.Load(), Refused: d.metrics.Shed(name),
 			RefusedInRow: stands.refusedInRow, Guarded: stands.guarded,
+			Silent: d.silence.Silent(name), Reconciled: d.reconciled(name),
 		})
 	}
 	attempts := d.attempts()
@@ -224,6 +225,7 @@ func (d *Daemon) observeFacts() observe.Facts {
 			Unauthorized: tally.Unauthorized.Load(), Handshakes: tally.Answered.Load(),
 			RefusedInRow: stands.refusedInRow, Guarded: stands.guarded,
 			Unverified: doubts(tally), Unavailable: tally.Unavailable.Load(),
+			Silent: d.silence.Silent(n.Name), Heard: d.silence.Heard(n.Name),
 		})
 	}
 	return f

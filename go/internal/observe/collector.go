@@ -299,6 +299,7 @@ func (s scrape) judged(list []Source) {
 		s.unproven(&source)
 		s.gauge(refusedInRow, float64(source.RefusedInRow), source.Name)
 		s.gauge(guarded, truth(source.Guarded), source.Name)
+		s.silence(&source)
 	}
 }
 

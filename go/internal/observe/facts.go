@@ -96,6 +96,10 @@ type Source struct {
 	// were taken without a proof.
 	Unavailable uint64
 	Unverified  map[string]uint64
+	// Silent: nothing came for longer than is usual or allowed; Heard is when its sender was heard
+	// last, zero: never.
+	Silent bool
+	Heard  time.Time
 }
 
 // Destination is one queue.

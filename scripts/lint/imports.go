@@ -29,7 +29,8 @@ var layers = []layer{
 	}},
 	{name: "adapters", imports: []string{"faces", "pure"}, packages: []string{
 		"go/internal/config", "go/internal/dataplane", "go/internal/destination",
-		"go/internal/doctor", "go/internal/gameday", "go/internal/gaps", "go/internal/keyring",
+		"go/internal/doctor", "go/internal/gameday", "go/internal/gaps", "go/internal/keyfetch",
+		"go/internal/keyring",
 		"go/internal/lane", "go/internal/listen", "go/internal/observe",
 		"go/internal/provider/catalogue",
 		"go/internal/share", "go/internal/signal", "go/internal/store", "go/internal/tlsfiles",

@@ -124,6 +124,7 @@ type Verifier struct {
 	hashes   map[crypto.Hash]hash.Hash // for public keys, made when they are first needed
 	digested crypto.Hash               // the one whose result of the signed text is in sum
 	sum      [sha512.Size]byte
+	checks   uint // how many proofs were computed: no reason to refuse may cost less than another
 	token    webToken
 	remote   remoteKey
 	item     Request // with Each

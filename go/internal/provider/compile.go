@@ -313,6 +313,16 @@ func register(list *[]string, name string) int {
 }
 
 func (b *builder) variant(s *Scheme, data *Variant, o Options) {
+	if data.JWS != nil {
+		data = data.sideBySide()
+	}
+	if data.JWS != nil {
+		// A token has forms of its own (RFC 7515, section 7.1; RFC 7518, section 3.4).
+		token := *data
+		token.Proofs = slices.Clone(data.Proofs)
+		token.Proofs[0].Encoding, token.Proofs[0].Raw = Base64URLRaw, true
+		data = &token
+	}
 	v := variant{Variant: data, tolerance: max(data.Timestamp.Tolerance, data.MaxAge)}
 	v.components = slices.Concat(data.Components, o.Components)
 	if v.tolerance == 0 {
@@ -375,6 +385,17 @@ func (b *builder) part(p *Part, v *variant) part {
 		compiled.must = strings.ToLower(from.Name)
 	}
 	return compiled
+}
+
+// sideBySide is the variant with r and s of its signatures side by side, as a token has them
+// (RFC 7518, section 3.4).
+func (v *Variant) sideBySide() *Variant {
+	c := *v
+	c.Proofs = slices.Clone(v.Proofs)
+	for i := range c.Proofs {
+		c.Proofs[i].Raw = true
+	}
+	return &c
 }
 
 func (b *builder) handshakes(rules []Handshake, learn bool) {
@@ -460,7 +481,7 @@ func (b *builder) keyless() bool {
 	return slices.ContainsFunc(b.variants, func(v variant) bool {
 		remote := v.remote()
 		return v.Proofs[0].Algorithm.keyless() ||
-			remote != nil && (len(remote.Post) == 0 || len(b.logins) > 0)
+			remote != nil && b.published != nil && (len(remote.Post) == 0 || len(b.logins) > 0)
 	})
 }
 

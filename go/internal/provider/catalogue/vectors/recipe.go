@@ -43,8 +43,8 @@ type Recipe struct {
 	Body    string
 	URL     string
 	Parts   map[string]string
-	// Quote: the values in the body are percent-encoded.
-	Quote bool
+	// Quote: the values in the body are percent-encoded. Legacy: it takes allow_legacy to be judged.
+	Quote, Legacy bool
 	// Secret signs, Other is one that nobody configured, Secrets are what the receiver configures.
 	Secret, Other Secret
 	Secrets       []Secret
@@ -66,7 +66,10 @@ func (r *Recipe) Sign(secret Secret, at time.Time, to string) (Signed, error) {
 	for _, name := range slices.Sorted(maps.Keys(r.Parts)) {
 		values[name] = fill(r.Parts[name], values)
 	}
-	body := fill(r.Body, values)
+	body := r.Body
+	if !r.Quote {
+		body = fill(body, values)
+	}
 	sum := sha256.Sum256([]byte(body))
 	values["digest"] = base64.StdEncoding.EncodeToString(sum[:])
 	values["bodyhex"] = hex.EncodeToString(sum[:])

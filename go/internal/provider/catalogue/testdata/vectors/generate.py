@@ -117,7 +117,8 @@ def sign(sender, secret, body=None, at=NOW, respell=None, other=None):
     values = {"ts": stamp(recipe, at), "url": sender["url"], "method": "POST"}
     for name, template in recipe.get("parts", {}).items():
         values[name] = fill(template, values)
-    body = fill(body, values)
+    if not recipe.get("quote"):
+        body = fill(body, values)
     raw = body.encode()
     values["digest"] = b64(hashlib.sha256(raw).digest())
     values["bodyhex"] = hashlib.sha256(raw).hexdigest()
@@ -199,6 +200,13 @@ def vectors(sender):
             yield vector(sender, "tampered", "line-end-added",
                          alter(good, lambda r: r["body"].update(utf8=r["body"]["utf8"] + "\n")),
                          "bad-signature", also=sender.get("tampered_also"))
+    for suffix, (kind, (old, new), outcome) in sender.get("extra", {}).items():
+        assert old in good["body"]["utf8"], suffix
+        yield vector(sender, kind, suffix, alter(good, lambda r: r["body"].update(
+            utf8=r["body"]["utf8"].replace(old, new))), outcome)
+    for n, one in enumerate(sender.get("published", [])):
+        yield vector(sender, "good", f"published-{n + 1}", good | {"body": {"utf8": one["body"]}},
+                     "ok", one["secrets"], key=0)
     wrong = sender["other"]
     yield vector(sender, "wrong-key", "wrong-key", sign(sender, wrong), "bad-signature",
                  also=sender.get("wrong_also"))

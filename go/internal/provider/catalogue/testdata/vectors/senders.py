@@ -382,3 +382,116 @@ add("rfc9421", "A message signature with HMAC-SHA256 (RFC 9421, section 3.3.3)."
     secrets=[{"type": "hmac-b64", "key_id": "k1", "value": "cmZjOTQyMS1rZXktMDAwMQ=="}],
     other={"type": "hmac-b64", "key_id": "k1", "value": "cmZjOTQyMS1rZXktMDAwMg=="})
 add("none", "Nothing is proved.", {"alg": "none", "text": "", "headers": []}, secrets=[])
+
+# --- keys that the sender publishes: a secret with its name pins one, so nothing is fetched ---
+CERT_URL = "https://api.paypal.com/v1/notifications/certs/CERT-360caa42-fca2a594-1d93a270"
+SNS_URL = "https://sns.us-west-2.amazonaws.com/SimpleNotificationService-0000000000000000.pem"
+
+
+def certificate(url, value, private):
+    return {"type": "x509-pem", "url": url, "value": value, "private": private}
+
+
+for one, host in (("paypal", "api.paypal.com"), ("paypal-sandbox", "api.sandbox.paypal.com")):
+    url = CERT_URL.replace("api.paypal.com", host)
+    add(one, "RSA-SHA256 of id, time, webhook id and CRC-32 of the body, with bars between.",
+        {"alg": "rsa-sha256", "enc": "base64",
+         "text": "69cd13f0|2026-01-01T03:25:45Z|1JE4291016473214C|<crc32>",
+         "headers": [["PAYPAL-AUTH-ALGO", "SHA256withRSA"], ["PAYPAL-CERT-URL", url],
+                     ["PAYPAL-TRANSMISSION-ID", "69cd13f0"],
+                     ["PAYPAL-TRANSMISSION-TIME", "2026-01-01T03:25:45Z"],
+                     ["PAYPAL-TRANSMISSION-SIG", "<sig>"]]},
+        signature="PAYPAL-TRANSMISSION-SIG", event=event("WH-1", "ORDER.PAID"),
+        body='{"id":"WH-1","event_type":"ORDER.PAID","summary":"paid"}',
+        secrets=[certificate(url, keys.RSA_CERTIFICATE, keys.RSA),
+                 shared("1JE4291016473214C", role="webhook_id")],
+        other=certificate(url, keys.RSA_OTHER_CERTIFICATE, keys.RSA_OTHER))
+add("aws-sns", "RSA of the named fields of the message, each with its name on the line before.",
+    {"alg": "rsa-sha256", "enc": "base64", "headers": [
+        ["x-amz-sns-message-type", "Notification"], ["Content-Type", "text/plain; charset=UTF-8"]],
+     "text": 'Message\nHello "paid"!\nMessageId\nm-1\nSubject\nFirst\nTimestamp\n'
+     "2026-01-01T03:25:40.000Z\nTopicArn\narn:aws:sns:us-west-2:123456789012:MyTopic\n"
+     "Type\nNotification\n"},
+    body='{"Type":"Notification","MessageId":"m-1","TopicArn":'
+    '"arn:aws:sns:us-west-2:123456789012:MyTopic","Subject":"First",'
+    '"Message":"Hello \\"paid\\"!","Timestamp":"2026-01-01T03:25:40.000Z",'
+    f'"SignatureVersion":"2","Signature":"<sig>","SigningCertURL":"{SNS_URL}"}}',
+    event=event("m-1", "Notification"), whole=False,
+    secrets=[certificate(SNS_URL, keys.RSA_CERTIFICATE, keys.RSA)],
+    other=certificate(SNS_URL, keys.RSA_OTHER_CERTIFICATE, keys.RSA_OTHER),
+    lost={"method": "POST", "url": "https://hooks.example.test/in/aws-sns", "headers": [],
+          "body": {"utf8": '{"Type":"Notification","SignatureVersion":"2"}'}})
+KID = "6c5516e1-92dc-479e-a8ff-5a51992e0001"
+
+
+def unpadded(text):
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
+for one in ("plaid", "plaid-sandbox"):
+    head = unpadded(f'{{"alg":"ES256","kid":"{KID}","typ":"JWT"}}')
+    add(one, "A JWS by ES256 (RFC 7515) that claims the time and the SHA-256 of the body.",
+        {"alg": "es256", "enc": "base64url-raw", "text": head + ".<claims>",
+         "claims": '{"iat":<ts>,"request_body_sha256":"<bodyhex>"}',
+         "headers": [["Plaid-Verification", head + ".<claims>.<sig>"]]},
+        signature="Plaid-Verification", tolerance=300, event=event(type_="PAID"),
+        body='{"webhook_code":"PAID","item_id":"i","note":"paid"}',
+        secrets=[P256_KEY | {"key_id": KID}], other=P256_KEY2 | {"key_id": KID})
+add("microsoft-graph", "The clientState in each item of the body.",
+    {"alg": "token", "enc": "text", "text": "", "headers": [["Content-Type", "application/json"]]},
+    covers=False,
+    body='{"value":[{"id":"n-1","subscriptionId":"s-1","clientState":"<sig>","changeType":"created"},'
+    '{"id":"n-2","subscriptionId":"s-1","clientState":"<sig>","changeType":"updated"}]}',
+    extra={"one-item-of-another": ("wrong-key", (KEY + '","changeType":"updated"',
+                                                 OTHER + '","changeType":"updated"'),
+                                   "bad-signature")},
+    lost={"method": "POST", "url": "https://hooks.example.test/in/microsoft-graph", "headers": [],
+          "body": {"utf8": '{"value":[{"id":"n-1","changeType":"created"}]}'}},
+    handshakes=[{"name": "validation", "query": "?validationToken=a%20b%3A+c",
+                 "answer": {"status": 200, "content_type": CHALLENGE[0], "headers": CHALLENGE[1],
+                            "body": "a b: c"}}])
+
+
+def item(reference):
+    return ('{"NotificationRequestItem":{"additionalData":{"hmacSignature":"<sig>"},"amount":'
+            '{"currency":"EUR","value":1000},"eventCode":"AUTHORISATION","merchantAccountCode":'
+            f'"TestMerchant","merchantReference":"{reference}","pspReference":"7914073381342284",'
+            '"success":"true"}}')
+
+
+ADYEN, ADYEN_OTHER = "44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056", (
+    "DFB1EB5485895CFA84146406857104ABB4CBCABDC8AAF103A624C8F6A3EAAB00")
+add("adyen", "HMAC-SHA256 of fields of each item, in the item; the key is hex.",
+    {"alg": "hmac-sha256", "enc": "base64", "key": "hex",
+     "text": "7914073381342284::TestMerchant:ref paid:1000:EUR:AUTHORISATION:true",
+     "headers": [["Content-Type", "application/json"]]},
+    body='{"live":"false","notificationItems":[' + item("ref paid") + "," + item("ref paid") + "]}",
+    whole=False, tamper=("ref paid", "ref paud"), secrets=[shared(ADYEN)],
+    other=shared(ADYEN_OTHER), odd_also=["bad-signature"],
+    extra={"one-item-touched": ("tampered", ('ref paid","pspReference":"7914073381342284",'
+                                             '"success":"true"}}]}',
+                                             'ref paid","pspReference":"7914073381342285",'
+                                             '"success":"true"}}]}'), "bad-signature")},
+    published=[{
+        # github.com/Adyen/adyen-node-api-library, src/__tests__/hmacValidator.spec.ts
+        "secrets": [shared(ADYEN_OTHER)],
+        "body": '{"live":"false","notificationItems":[{"NotificationRequestItem":{"pspReference":'
+        '"pspReference","originalReference":"originalReference","merchantAccountCode":'
+        '"merchantAccount","merchantReference":"reference","amount":{"currency":"EUR","value":1000},'
+        '"eventCode":"REPORT_AVAILABLE","eventDate":"2019-09-21T11:45:24.637Z","paymentMethod":'
+        '"VISA","reason":"reason","success":"true","additionalData":{"hmacSignature":'
+        '"ZNBPtI+oDyyRrLyD1XirkKnQgIAlFc07Vj27TeHsDRE="}}}]}'}],
+    lost={"method": "POST", "url": "https://hooks.example.test/in/adyen", "headers": [],
+          "body": {"utf8": '{"notificationItems":[{"NotificationRequestItem":'
+                   '{"additionalData":{}}}]}'}})
+add("braintree", "HMAC-SHA1 of bt_payload, keyed with the SHA-1 of the private key; a form.",
+    {"alg": "hmac-sha1", "key": "sha1", "text": "<payload>", "quote": True, "legacy": True,
+     "headers": [["Content-Type", "application/x-www-form-urlencoded"]],
+     "parts": {"payload": "PG5vdGlmaWNhdGlvbj5wYWlkPC9ub3RpZmljYXRpb24+\n"}},
+    body="bt_signature=integration_public_key%7C<sig>&bt_payload=<payload>",
+    whole=False, tamper=("PG5vdGlm", "PG5vdGlN"),
+    secrets=[{"type": "keyed", "key_id": "integration_public_key", "value": KEY}],
+    other={"type": "keyed", "key_id": "integration_public_key", "value": OTHER},
+    lost={"method": "POST", "url": "https://hooks.example.test/in/braintree",
+          "headers": [["Content-Type", "application/x-www-form-urlencoded"]],
+          "body": {"utf8": "bt_payload=x"}})

@@ -314,9 +314,6 @@ func register(list *[]string, name string) int {
 
 func (b *builder) variant(s *Scheme, data *Variant, o Options) {
 	if data.JWS != nil {
-		data = data.sideBySide()
-	}
-	if data.JWS != nil {
 		// A token has forms of its own (RFC 7515, section 7.1; RFC 7518, section 3.4).
 		token := *data
 		token.Proofs = slices.Clone(data.Proofs)
@@ -385,17 +382,6 @@ func (b *builder) part(p *Part, v *variant) part {
 		compiled.must = strings.ToLower(from.Name)
 	}
 	return compiled
-}
-
-// sideBySide is the variant with r and s of its signatures side by side, as a token has them
-// (RFC 7518, section 3.4).
-func (v *Variant) sideBySide() *Variant {
-	c := *v
-	c.Proofs = slices.Clone(v.Proofs)
-	for i := range c.Proofs {
-		c.Proofs[i].Raw = true
-	}
-	return &c
 }
 
 func (b *builder) handshakes(rules []Handshake, learn bool) {

@@ -306,6 +306,7 @@ impl World {
             guard_after: source.guard_after,
             until_ns: self.now_ns + seed.below(900) * MS,
             ring: seed.chance(4),
+            weight: 0,
         };
         let [within, over] = self.classes(&offer);
         let (class, verdict) =

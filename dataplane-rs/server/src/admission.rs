@@ -108,6 +108,7 @@ impl Worker {
             guard_after: routed.guard_after,
             until_ns: routed.until_ns,
             ring: routed.ack == Ack::Ring,
+            weight: routed.verify_weight,
         }
     }
 
@@ -166,8 +167,15 @@ impl Worker {
         }
     }
 
-    /// Gives one slot back that was taken then. `is_sample`: its frame became durable.
-    pub(crate) fn release_slot(&mut self, taken_ns: u64, is_sample: bool) {
+    /// Gives back what an admitted request had: its slot, if it took one then, and its weight.
+    /// `is_sample`: its frame became durable.
+    pub(crate) fn give_back(&mut self, taken_ns: Option<u64>, weight: u32, is_sample: bool) {
+        if weight > 0 {
+            self.admission.give_weight(weight, &self.plane.slots);
+        }
+        let Some(taken_ns) = taken_ns else {
+            return;
+        };
         // Counted first: who sees the slot free sees what it was.
         let took_ns = self.now_ns.saturating_sub(taken_ns);
         self.tally.slot_given_back(took_ns, is_sample);
@@ -192,8 +200,9 @@ impl Worker {
                     self.with_token(io, waiter.token, |worker, io, conn| {
                         admitted = worker.granted(io, conn, &waiter);
                     });
-                    if !admitted && !waiter.ring {
-                        self.release_slot(self.now_ns, false);
+                    if !admitted {
+                        let taken_ns = (!waiter.ring).then_some(self.now_ns);
+                        self.give_back(taken_ns, waiter.weight, false);
                     }
                 }
                 Grant::Shed(waiter, why) => {
@@ -270,17 +279,15 @@ impl Worker {
         self.shed(io, conn, reason);
     }
 
-    /// Gives the current request up as far as it is not in the lane: its place in the queue, or the
-    /// slot that it has without a frame.
+    /// Gives the current request up as far as it is not in the lane: its place in the queue, or what
+    /// it was admitted with.
     fn forget_request(&mut self, conn: &mut Conn) {
         match conn.stage {
             Stage::Held(_, ticket, _) => self.cancel(ticket),
-            Stage::LaneFull(_, taken_ns) => {
+            Stage::LaneFull(request, taken_ns) => {
                 let token = conn.token();
                 self.lane_waiting.retain(|&waiting| waiting != token);
-                if let Some(taken_ns) = taken_ns {
-                    self.release_slot(taken_ns, false);
-                }
+                self.give_back(taken_ns, request.routed.verify_weight, false);
             }
             _ => {}
         }

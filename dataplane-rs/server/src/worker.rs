@@ -311,6 +311,8 @@ impl Worker {
     ) -> Result<(), sluice_kernel::Error> {
         self.config = self.plane.config();
         self.memory.set_bytes_max(self.config.kept_bytes_max);
+        self.admission
+            .bound_weight(self.config.verify_weight_max, &self.plane.slots);
         if self.config.version == 0 || self.draining {
             return Ok(());
         }

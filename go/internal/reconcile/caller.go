@@ -32,6 +32,8 @@ type callerOptions struct {
 	transport http.RoundTripper // nil: the standard library's
 	// waiting is told what is waited for; empty: nothing any more.
 	waiting func(what string)
+	// between is how long to wait after a call that changes something, where the provider asks so.
+	between time.Duration
 }
 
 // caller asks one provider, one call after the other. It waits where the provider says so.

@@ -158,7 +158,7 @@ type redelivering struct{ *github }
 
 func (g *redelivering) resend(ctx context.Context, r *record) error {
 	_, err := g.call(ctx, http.MethodPost, g.path+"/"+r.ref+"/attempts")
-	if next := time.Now().Add(githubPause); next.After(g.after) {
+	if next := time.Now().Add(g.between); next.After(g.after) {
 		g.after = next
 	}
 	return goneWhere(err)

@@ -43,7 +43,9 @@ type run struct {
 	whole   span
 	// from is where it began, which is before whole where it goes on for an earlier life.
 	from time.Time
-	dry  bool
+	// covers tells that it begins no later than one by itself would have.
+	covers bool
+	dry    bool
 	// advance is told up to where all is dealt with.
 	advance func(time.Time)
 	say     func(Progress)
@@ -173,7 +175,7 @@ func (l *listed) page(ctx context.Context, records []record) (fresh bool, err er
 		}
 		l.missing[id] = one
 		l.order = append(l.order, one)
-		if l.bytes += one.bytes(); l.bytes <= recordBytesMax && len(l.missing) <= recordsMax {
+		if l.bytes += one.bytes(); l.bytes <= recordBytesMax && len(l.missing) <= l.service.o.records {
 			continue
 		}
 		if l.halves {
@@ -211,8 +213,8 @@ func (l *listed) again(id string, one *record) {
 	}
 }
 
-var errRefused = errors.New("it was sent several times and refused each time: see the log for why, " +
-	"and have it sent again by hand where that is mended")
+var errRefused = errors.New("it was sent several times and refused each time: see the log for " +
+	"why, and have it sent again by hand where that is mended")
 
 // sorted gives what is missing, the oldest first. Of one time they come as the list had them,
 // turned round where it has the newest first.
@@ -363,7 +365,7 @@ func (r *run) resend(ctx context.Context, feed resender, missing []*record) erro
 
 // await waits for what was asked for again.
 func (r *run) await(ctx context.Context) error {
-	until := time.Now().Add(arrivalMax)
+	until := time.Now().Add(r.service.o.arrival)
 	for {
 		var left []awaited
 		for _, a := range r.awaited {
@@ -384,7 +386,8 @@ func (r *run) await(ctx context.Context) error {
 			oldest := slices.MinFunc(left, func(a, b awaited) int { return a.at.Compare(b.at) })
 			r.advance(oldest.at)
 			return &Fault{Text: fmt.Sprintf("%d of %d events that were asked for again have not come "+
-				"within %v: the next run asks for them once more", len(left), r.p.Requested, arrivalMax)}
+				"within %v: the next run asks for them once more", len(left), r.p.Requested,
+				r.service.o.arrival)}
 		}
 		r.wait(fmt.Sprintf("%d events that were asked for again", len(left)))
 		if err := sleep(ctx, arrivalPoll); err != nil {

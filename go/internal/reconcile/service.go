@@ -47,6 +47,15 @@ type Options struct {
 	// Transport carries the calls; nil: the standard library's.
 	Transport http.RoundTripper
 	Log       *slog.Logger // nil: slog.Default
+
+	seams
+}
+
+// seams are bounds that tests have smaller ones of.
+type seams struct {
+	records int           // recordsMax
+	pause   time.Duration // githubPause
+	arrival time.Duration // arrivalMax
 }
 
 // Service reconciles sources. Its methods may be called from any goroutine.
@@ -70,6 +79,9 @@ func New(o Options) *Service {
 	}
 	if o.Room == nil {
 		o.Room = func() string { return "" }
+	}
+	if o.seams == (seams{}) {
+		o.seams = seams{recordsMax, githubPause, arrivalMax}
 	}
 	return &Service{
 		o: o, began: time.Now(), files: map[string]*file{}, live: map[string]*Progress{},
@@ -176,7 +188,7 @@ func (s *Service) Status(source string) (Progress, bool) {
 
 // prepare makes a run of what is asked for.
 func (s *Service) prepare(t Target, f *file, a Ask, say func(Progress)) (*run, error) {
-	shown := time.Time{}
+	shown, waiting := time.Time{}, ""
 	r := &run{
 		service: s, target: t, shelf: newShelf(s.o.Store, t.Source), dry: a.Dry,
 		pace: pacer{interval: time.Duration(float64(time.Second) / t.Config.Rate.PerSecond())},
@@ -185,13 +197,16 @@ func (s *Service) prepare(t Target, f *file, a Ask, say func(Progress)) (*run, e
 		s.mu.Lock()
 		*s.live[t.Name] = p
 		s.mu.Unlock()
-		if now := time.Now(); say != nil && now.Sub(shown) >= sayInterval {
-			shown = now
+		now := time.Now()
+		if say != nil && (now.Sub(shown) >= sayInterval || p.Waiting != waiting) {
+			shown, waiting = now, p.Waiting
 			say(p)
 		}
 	}
 	var err error
-	r.feed, err = newFeed(t.Config, callerOptions{transport: s.o.Transport, waiting: r.wait})
+	r.feed, err = newFeed(t.Config, callerOptions{
+		transport: s.o.Transport, waiting: r.wait, between: s.o.pause,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAsk, err)
 	}
@@ -223,6 +238,8 @@ func (s *Service) run(ctx context.Context, r *run, f *file, a Ask) Progress {
 		f.state.Run = &runState{Since: since, Until: until, Done: since}
 		s.save(name, f)
 	}
+	alone := s.since(r.target, f, Ask{alone: true}, r.feed.traits(), time.Now())
+	r.covers = !r.from.After(alone)
 	s.o.Log.Info("reconciliation begins", "source", name, "since", r.whole.since, "until",
 		r.whole.until, "dry_run", a.Dry)
 	r.tell()
@@ -250,8 +267,7 @@ func (s *Service) conclude(r *run, f *file, whole bool) {
 	defer s.mu.Unlock()
 	last, done := r.p, f.state.Run.Done
 	f.state.Last, f.state.Ended, f.state.Failed = &last, r.p.Ended.UnixNano(), !whole
-	// What lies before a run by hand that asked for less was not dealt with.
-	if f.state.Done == 0 || f.state.Run.Since <= f.state.Done {
+	if r.covers { // else what lies before it was not dealt with
 		f.state.Done = max(f.state.Done, done)
 	}
 	if whole {

@@ -72,7 +72,8 @@ func (s *Service) GetEvent(_ context.Context, r *pb.GetEventRequest) (*pb.EventD
 		return nil, fault(err)
 	}
 	defer payload.Release()
-	return eventDetail(&detail, payload, s.o.Store.Catalogue()), nil
+	out := eventDetail(&detail, payload, s.o.Store.Catalogue())
+	return out, s.relate(out, detail.ID, payload.Frame())
 }
 
 // eventDetail copies all of a payload: the message is encoded after it was given back.

@@ -78,8 +78,12 @@ func testProvider(name string) (Provider, bool) {
 			ShedStatus: 429}, true
 	case "asana":
 		return Provider{NeedsSecret: true, Learns: true}, true
+	case "sendgrid":
+		return Provider{NeedsSecret: true, Batches: true}, true
+	case "twilio":
+		return Provider{NeedsSecret: true, SignsURL: true}, true
 	case "strict":
-		return Provider{NeedsSecret: true, CheckSecrets: func(secrets []Secret) (faults []SecretFault) {
+		return Provider{NeedsSecret: true, CheckSecrets: func(secrets []Secret, _ bool) (faults []SecretFault) {
 			for i, secret := range secrets {
 				if !strings.HasPrefix(string(secret.Reveal()), "whsec_") {
 					faults = append(faults, SecretFault{i, "it does not begin with whsec_"})

@@ -108,6 +108,8 @@ type Source struct {
 	ClientNames []string       `yaml:"client_names,flow,omitempty"` // one of them; empty: any
 	Methods     []string       `yaml:"methods,flow"`                // and those of handshakes
 	Enforce     bool           `yaml:"enforce"`
+	AllowLegacy bool           `yaml:"allow_legacy,omitempty"` // proofs that are broken in a known way
+	URL         string         `yaml:"url,omitempty"`          // as its sender was given it
 	Secrets     []Secret       `yaml:"secrets,flow,omitempty"`
 	Learn       string         `yaml:"learn,omitempty"` // ask | first; empty: no handshake brings one
 	Priority    string         `yaml:"priority"`        // high | default | low
@@ -121,6 +123,7 @@ type Source struct {
 	Respond     string         `yaml:"respond"` // own | destination
 	OrderBy     Selector       `yaml:"order_by"`
 	ShedStatus  int            `yaml:"shed_status"`
+	Split       bool           `yaml:"split,omitempty"`     // each item of a body is an event
 	Deliver     []string       `yaml:"deliver,flow"`        // names of destinations; empty: store only
 	Reconcile   *Reconcile     `yaml:"reconcile,omitempty"` // nil: its provider is asked for nothing
 	Silence     Silence        `yaml:"silence"`

@@ -134,7 +134,8 @@ func TestARedactedConfigReadAgainIsTheSame(t *testing.T) {
 	// The secrets in the order in which they are shown.
 	again := string(text)
 	for _, secret := range []string{adminToken, sealKey, redisURL, alertSecret, currentSecret,
-		oldSecret, githubToken, ordersParts, "what a command prints", openToken, currentSecret, stripeKey,
+		oldSecret, githubToken, ordersParts, "what a command prints", currentSecret, currentSecret,
+		openToken, currentSecret, stripeKey,
 		currentSecret, shopifyToken, billingKey, billingSecret, formerSecret, proxyURL,
 		databaseURL, databaseURL, databaseURL} {
 		again = strings.Replace(again, "'[secret]'", "'"+secret+"'", 1)

@@ -52,7 +52,7 @@ const (
 	clientNameMax  = 1024
 	limitMax       = 1 << 20 // requests in flight
 	heldMax        = 1 << 16 // the data plane's HELD_MAX
-	suggestedMax   = 24      // more known keys than this are not listed in a fault
+	suggestedMax   = 28      // more known keys than this are not listed in a fault
 
 	// framePartOfRing: one frame takes at most a quarter of its ring.
 	framePartOfRing = 4

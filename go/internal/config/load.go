@@ -47,7 +47,10 @@ type Provider struct {
 	ShedStatus  int  // 0: no preference
 	// CheckSecrets says which of a source's secrets cannot be keys of this provider; nil takes all.
 	// What it says must not repeat a secret.
-	CheckSecrets func(secrets []Secret) []SecretFault
+	CheckSecrets func(secrets []Secret, allowLegacy bool) []SecretFault
+	// Batches: it sends several events in one body. SignsURL: what it signs begins with the URL that it
+	// was given.
+	Batches, SignsURL bool
 }
 
 // SecretFault is one thing wrong with the secrets of a source.

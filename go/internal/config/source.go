@@ -63,6 +63,7 @@ func (r *reader) source(t *table, name string, c *Config) Source {
 		}
 	}
 	s.Enforce = value(t, "enforce", true, parseBool)
+	r.proofOptions(t, &s, facts)
 	r.secrets(t, &s, facts)
 	s.Priority = value(t, "priority", "default", oneOf("high", "default", "low"))
 	s.MaxBody = value(t, "max_body", c.HTTP.MaxBody, parseSize, between(Size(bodyMin), Size(bodyMax)))
@@ -79,6 +80,7 @@ func (r *reader) source(t *table, name string, c *Config) Source {
 	s.ShedStatus = value(t, "shed_status", orElse(facts.ShedStatus, c.Admission.ShedStatus),
 		parseCount, shedStatus)
 	r.delivery(t, &s, c)
+	r.split(t, &s, facts)
 	s.Reconcile = r.reconcile(t, &s, c)
 	s.Silence = r.silence(t)
 	t.end()
@@ -178,7 +180,7 @@ func (r *reader) secrets(t *table, s *Source, facts Provider) {
 	if facts.CheckSecrets == nil || len(known) == 0 || len(s.Secrets) < len(entries) {
 		return
 	}
-	for _, f := range facts.CheckSecrets(known) {
+	for _, f := range facts.CheckSecrets(known, s.AllowLegacy) {
 		const mend = "put it in as the provider shows it"
 		switch {
 		case f.Index >= 0 && f.Index < len(paths):

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
+	"sluice/go/internal/destination/split"
 	"sluice/go/internal/provider"
 	"sluice/shm-abi/shmabi"
 )
@@ -26,15 +28,45 @@ func (l *locked) identify(r *provider.Request, use func(id, kind []byte)) {
 // identifiers find what the senders of stored events call them, for searches and listings, under
 // the config of now: it is in the request, not in what the journal decides by.
 type identifiers struct {
-	bySource atomic.Pointer[map[string]*locked]
+	bySource atomic.Pointer[map[string]finder]
+}
+
+// finder finds what the sender of one source calls an event, and an item of one that had several.
+type finder struct {
+	*locked
+	item *provider.Batch // of one item; nil: it sends none
+}
+
+func newFinder(p *plan, source string) finder {
+	f := finder{locked: newLocked(p.identify[source])}
+	scheme := p.schemes[idOf(p.catalogue.Sources, source)]
+	if scheme != nil && scheme.Batch != nil {
+		one := *scheme.Batch
+		one.Items = provider.Source{Kind: provider.SourceBody}
+		f.item = &one
+	}
+	return f
+}
+
+// identifyItem calls use with the id and the type of an item.
+func (f finder) identifyItem(item []byte, use func(id, kind []byte)) {
+	list := slices.Concat([]byte{'['}, item, []byte{']'})
+	for it, err := range f.item.Split(list) {
+		if err != nil {
+			break
+		}
+		use(it.ID, it.Type)
+		return
+	}
+	use(nil, nil)
 }
 
 // use takes plans up; where two know a source, the later one counts.
 func (i *identifiers) use(plans ...*plan) {
-	next := make(map[string]*locked)
+	next := make(map[string]finder)
 	for _, p := range plans {
-		for name, find := range p.identify {
-			next[name] = newLocked(find)
+		for name := range p.identify {
+			next[name] = newFinder(p, name)
 		}
 	}
 	i.bySource.Store(&next)
@@ -46,10 +78,16 @@ func (i *identifiers) describe(source string, f shmabi.Frame, use func(id, kind 
 	if sources == nil {
 		return
 	}
-	find := (*sources)[source]
+	find, known := (*sources)[source]
 	e, err := f.Event()
-	if find == nil || err != nil {
+	if !known || err != nil {
 		return
+	}
+	if find.item != nil {
+		if _, _, yes := split.Of(&e); yes {
+			find.identifyItem(e.Body(), use)
+			return
+		}
 	}
 	r := provider.Request{
 		Method: e.Method(), Target: e.Target(), Body: e.Body(),

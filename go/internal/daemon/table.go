@@ -9,6 +9,7 @@ import (
 	"sluice/go/internal/config"
 	"sluice/go/internal/event"
 	"sluice/go/internal/ingest"
+	"sluice/go/internal/keyring"
 	"sluice/go/internal/provider"
 	"sluice/go/internal/provider/catalogue"
 	"sluice/go/internal/tlsfiles"
@@ -28,6 +29,9 @@ type plan struct {
 	// the secrets of now are put into them.
 	schemes map[uint32]*provider.Scheme
 	proofs  map[uint32]*atomic.Pointer[ingest.Proof]
+	// splittings are of the sources whose originals are taken apart, by name.
+	splittings map[string]splitting
+	secrets    *keyring.Set // that fills them
 	// identify finds the sender's own id and type of an event again, by the name of its source.
 	identify map[string]*provider.Identifier
 }
@@ -62,9 +66,10 @@ func newPlan(c *config.Config, before *event.Catalogue) (*plan, error) {
 				HandshakeRate:       uint32(c.HTTP.HandshakeRate),
 			},
 		},
-		schemes:  make(map[uint32]*provider.Scheme),
-		proofs:   make(map[uint32]*atomic.Pointer[ingest.Proof]),
-		identify: make(map[string]*provider.Identifier),
+		schemes:    make(map[uint32]*provider.Scheme),
+		proofs:     make(map[uint32]*atomic.Pointer[ingest.Proof]),
+		splittings: make(map[string]splitting),
+		identify:   make(map[string]*provider.Identifier),
 	}
 	for i := range c.Sources {
 		if err := p.addSource(&c.Sources[i], &next); err != nil {
@@ -104,11 +109,12 @@ func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
 	if err != nil {
 		return err
 	}
+	originals := p.addSplitting(s, id, names, to, order)
 	p.identify[s.Name], p.schemes[id] = identifier, scheme
 	p.proofs[id] = new(atomic.Pointer[ingest.Proof])
 	p.table.Sources[id] = &ingest.Source{
-		ID: id, Name: s.Name, Route: routeOf(names, id, to), Ack: ackOf(s.Acknowledge),
-		Proof: p.proofs[id], Unverified: scheme.Unsigned(), Enforce: s.Enforce,
+		ID: id, Name: s.Name, Route: routeOf(names, id, originals), Ack: ackOf(s.Acknowledge),
+		Proof: p.proofs[id], Unverified: scheme.Unsigned(), Enforce: s.Enforce, URL: s.URL,
 		Dedup: s.Dedup, OrderKey: order, Destinations: to, Respond: s.Respond == "destination",
 	}
 	p.snapshot.Sources = append(p.snapshot.Sources, &pb.Source{
@@ -155,19 +161,15 @@ func numberOf(list *[]event.Named, name string) uint32 {
 	return highest + 1
 }
 
-// routeOf is the version of the route from a source to exactly these destinations, a new one if the
-// newest of the source goes elsewhere.
+// routeOf is the version of the route from a source to exactly these destinations, a new one if it
+// never had any.
 func routeOf(names *event.Catalogue, source uint32, to []uint32) uint32 {
-	highest, newest := uint32(0), (*event.Route)(nil)
-	for i := range names.Routes {
-		r := &names.Routes[i]
+	highest := uint32(0)
+	for _, r := range names.Routes {
 		highest = max(highest, r.Version)
-		if r.Source == source && (newest == nil || r.Version > newest.Version) {
-			newest = r
+		if r.Source == source && slices.Equal(r.Destinations, to) {
+			return r.Version
 		}
-	}
-	if newest != nil && slices.Equal(newest.Destinations, to) {
-		return newest.Version
 	}
 	names.Routes = append(names.Routes,
 		event.Route{Version: highest + 1, Source: source, Destinations: to})

@@ -1,11 +1,13 @@
 package ingest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +28,8 @@ type Source struct {
 	Unverified bool
 	// Enforce false takes what does not hold as well, and marks it.
 	Enforce bool
-	// URL is the public URL, for schemes that sign it.
+	// URL is the public URL, for schemes that sign it. Where it has no query, that of a request belongs
+	// to it.
 	URL string
 	// Dedup is the window; 0 is off.
 	Dedup time.Duration
@@ -151,7 +154,7 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 	}
 	r := &j.request
 	r.Method, r.Target, r.Body = e.Method(), e.Target(), e.Body()
-	r.URL = append(r.URL[:0], source.URL...)
+	r.URL = source.publicURL(r.URL[:0], r.Target)
 	r.Client = e.Client()
 	r.ReceivedNS = int64(d.ReceivedNS())
 	r.Headers = r.Headers[:0]
@@ -199,6 +202,16 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 		v.code, v.flags = 202, v.flags|shmabi.VerdictFlagDegraded
 	}
 	return v, nil
+}
+
+// publicURL appends the URL that the sender of a request called; nothing where that is not known.
+func (s *Source) publicURL(to, target []byte) []byte {
+	to = append(to, s.URL...)
+	if query := bytes.IndexByte(target, '?'); query >= 0 && s.URL != "" &&
+		!strings.Contains(s.URL, "?") {
+		to = append(to, target[query:]...)
+	}
+	return to
 }
 
 // refuse is the verdict where the proof does not hold: 401 whatever is wrong with it, so that a

@@ -42,6 +42,7 @@ func configOptions(dev bool) config.Options {
 func configProvider(s *provider.Scheme) config.Provider {
 	return config.Provider{
 		Deadline: s.Contract.Deadline.Or(0), Methods: s.Methods(), NeedsSecret: !s.Unsigned(),
+		Learns:     learns(s),
 		ShedStatus: s.Contract.ShedStatus.Or(0),
 		CheckSecrets: func(secrets []config.Secret, allowLegacy bool) []config.SecretFault {
 			return checkSecrets(s, secrets, allowLegacy)

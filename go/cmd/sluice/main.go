@@ -56,7 +56,7 @@ func rootCommand() *cobra.Command {
 		runCommand(), checkCommand(), doctorCommand(), fsckCommand(),
 		statusCommand(), topCommand(),
 		eventsCommand(), deadLettersCommand(), limitsCommand(),
-		breakersCommand(), faultCommand(), sendCommand(), verifyCommand(),
+		breakersCommand(), faultCommand(), sendCommand(), verifyCommand(), secretsCommand(),
 		reconcileCommand(), reloadCommand(), upgradeCommand(), drainCommand(), versionCommand(),
 	)
 	return root

@@ -60,6 +60,8 @@ type sourceShape struct {
 	Unverified   uint64  `json:"unverified"`
 	LastEventAt  *string `json:"last_event_at"`
 
+	Secrets []secretShape `json:"secrets"`
+
 	Silent     bool            `json:"silent"`
 	Reconciled *reconcileShape `json:"reconciled"`
 }
@@ -111,6 +113,7 @@ func newStatusShape(s *pb.Status) statusShape {
 		out.Sources = append(out.Sources, sourceShape{n.GetName(), n.GetAccepted(),
 			n.GetDuplicates(), n.GetUnauthorized(), n.GetRefused(), n.GetRefusedInRow(), n.GetGuarded(),
 			n.GetProvider(), n.GetEnforce(), n.GetUnverified(), moment(n.GetLastEventNs()),
+			secretShapes(n.GetSecrets()),
 			n.GetSilent(), newReconcileShape(n.GetReconciled())})
 	}
 	for _, d := range s.GetDestinations() {

@@ -95,6 +95,7 @@ type Source struct {
 	Enforce    bool
 	Unverified uint64
 	LastEvent  time.Time // when the last event that is stored came; zero: none since the start
+	Secrets    []Secret  // the config's in its order, then those that handshakes brought
 	// Silent tells that nothing came for longer than is usual for it, or than the config allows.
 	Silent     bool
 	Reconciled *Reconciled // the run under way, or the last one; nil: there was none

@@ -160,6 +160,7 @@ func sources(f Facts, stats store.Stats, names *event.Catalogue) []*pb.SourceSta
 			RefusedInRow: source.RefusedInRow, Guarded: source.Guarded,
 			Provider: source.Provider, Enforce: source.Enforce, Unverified: source.Unverified,
 			LastEventNs: unixNano(source.LastEvent), Silent: source.Silent,
+			Secrets: secretStatuses(source.Secrets),
 		}
 		if source.Reconciled != nil {
 			line.Reconciled = source.Reconciled.message()

@@ -22,6 +22,7 @@ import (
 	"sluice/go/internal/gameday"
 	"sluice/go/internal/gaps"
 	"sluice/go/internal/ingest"
+	"sluice/go/internal/keyring"
 	"sluice/go/internal/lane"
 	"sluice/go/internal/listen"
 	"sluice/go/internal/observe"
@@ -86,6 +87,7 @@ type Daemon struct {
 	metrics *observe.Metrics
 	ids     identifiers
 	tickets *tlsfiles.Tickets
+	keys    *keyring.Ring
 
 	standing standing
 	faults   *gameday.Board // nil without --dev
@@ -237,6 +239,9 @@ func (d *Daemon) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := d.openSecrets(); err != nil {
+		return err
+	}
 	if err := d.openProtection(); err != nil {
 		return err
 	}
@@ -256,12 +261,13 @@ func (d *Daemon) start(ctx context.Context) error {
 		return err
 	}
 	d.openTickets()
-	p, err := d.prepare(d.o.Config)
+	p, err := d.prepare(ctx, d.o.Config)
 	if err != nil {
 		return err
 	}
 	d.guard(p)
 	d.ids.use(p)
+	d.keys.Use(p.secrets)
 	recovery := d.store.Recovery()
 	boot, err := lane.BootID()
 	if err != nil {
@@ -269,6 +275,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	d.ingest = ingest.New(ingest.Options{
 		Store: d.store, Control: d.shm.control, Log: d.log, Observe: d.metrics,
+		Learn: d.learn,
 	}, p.table)
 	d.seenIngest.Store(d.ingest)
 	d.ingest.Start()
@@ -292,6 +299,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	d.beating.Go(func() { d.keepStanding(ctxBeat) })
 	d.beating.Go(func() { d.tune.Run(ctxBeat) })
 	d.beating.Go(func() { d.watchFiles(ctxBeat) })
+	d.beating.Go(func() { d.keys.Run(ctxBeat) })
 	d.resumeWaits(p)
 	if err := d.startDelivery(ctxBeat, p); err != nil {
 		return err

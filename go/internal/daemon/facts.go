@@ -117,7 +117,7 @@ func (d *Daemon) adminFacts() admin.Facts {
 	recovery := d.store.Recovery()
 	f := admin.Facts{
 		Ready: len(why) == 0, Uptime: time.Since(d.began), Listeners: d.listeners(),
-		Problems:  d.withSilent(d.withUnenforced(d.withFaults(why))),
+		Problems:  d.withSilent(d.withSecrets(d.withUnenforced(d.withFaults(why)))),
 		JournalID: recovery.JournalID, Damage: recovery.Damage,
 	}
 	f.Admission.Limit = d.tune.State().Limit
@@ -138,6 +138,7 @@ func (d *Daemon) adminFacts() admin.Facts {
 		return f
 	}
 	f.ConfigVersion = p.catalogue.ConfigVersion
+	secrets := d.secretStatuses()
 	for i := range p.config.Sources {
 		name := p.config.Sources[i].Name
 		id := idOf(p.catalogue.Sources, name)
@@ -149,6 +150,7 @@ func (d *Daemon) adminFacts() admin.Facts {
 			Unauthorized: tally.Unauthorized.Load(), Refused: d.metrics.Shed(name),
 			RefusedInRow: stands.refusedInRow, Guarded: stands.guarded,
 			Silent: d.silence.Silent(name), Reconciled: d.reconciled(name),
+			Secrets: secrets[name],
 		})
 	}
 	attempts := d.attempts()
@@ -192,6 +194,7 @@ func (d *Daemon) observeFacts() observe.Facts {
 	}
 	f.ConfigVersion = names.ConfigVersion
 	f.Certificates = d.certificates()
+	f.Secrets = d.observeSecrets()
 	attempts := d.attempts()
 	for _, s := range stats.Destinations {
 		now := attempts[s.Destination]

@@ -37,7 +37,7 @@ func (d *Daemon) loadFiles(c *config.Config) (*tlsfiles.Files, error) {
 }
 
 // prepare makes a config ready, its certificates included.
-func (d *Daemon) prepare(c *config.Config) (*plan, error) {
+func (d *Daemon) prepare(ctx context.Context, c *config.Config) (*plan, error) {
 	files, err := d.loadFiles(c)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (d *Daemon) prepare(c *config.Config) (*plan, error) {
 		return nil, err
 	}
 	d.equip(p, files)
-	return p, d.prove(p)
+	return p, d.prove(ctx, p, true)
 }
 
 // equip gives a plan what its listeners agree on with senders before HTTP begins.
@@ -105,7 +105,7 @@ func (d *Daemon) renew(ctx context.Context) error {
 		return err
 	}
 	d.equip(p, inForce.files)
-	if err := d.prove(p); err != nil {
+	if err := d.prove(ctx, p, false); err != nil {
 		return err
 	}
 	d.guard(p)

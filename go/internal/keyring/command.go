@@ -44,7 +44,7 @@ type ended struct {
 
 // Run runs the command and gives what it printed, without the line end behind it. What it wrote to
 // its standard error goes to log, without whatever of it is in its output. The whole group of
-// processes is killed when the time is over.
+// processes is killed when the time is over, and what is left of it when the command has ended.
 func (c *Command) Run(ctx context.Context, log *slog.Logger) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -56,6 +56,10 @@ func (c *Command) Run(ctx context.Context, log *slog.Logger) ([]byte, error) {
 	complaint := bounded{text: make([]byte, 0, complaintMax)}
 	cmd.Stdout, cmd.Stderr = &output, &complaint
 	err := cmd.Run()
+	if cmd.Process != nil {
+		// Those that it left behind; most often there are none, and no group any more.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
 	if said := unsaid(complaint.text, output.text); said != "" {
 		log.Warn("a command that gives a secret wrote to its standard error",
 			"program", c.Args[0], "stderr", said)

@@ -102,8 +102,8 @@ func TestACommandThatCannotGiveASecretIsAFault(t *testing.T) {
 	r := newRig(t)
 	for script, why := range map[string]string{
 		"echo hunter2; exit 3": "exit status 3", "echo": "printed nothing", "kill -9 $$": "killed",
-		"head -c 70000 /dev/zero": "printed more than", "sleep 1000 & sleep 1000": "did not end within",
-		"sleep 1000 & echo $! > $1/pid; echo hunter2": "kept its output open",
+		"head -c 70000 /dev/zero": "printed more than", "sleep 1000": "did not end within",
+		"sleep 1000 & echo hunter2": "kept its output open",
 	} {
 		s := r.command(script)
 		if strings.HasPrefix(why, "did not") {
@@ -126,28 +126,35 @@ func TestACommandThatCannotGiveASecretIsAFault(t *testing.T) {
 	r.silent("hunter2")
 }
 
-func TestNoProcessOfACommandOutlivesItsTime(t *testing.T) {
-	r := newRig(t)
-	s := r.command(`sleep 1000 & echo $! > "$1/pid.new"; mv "$1/pid.new" "$1/pid"; wait`)
-	s.Command.Timeout = time.Second
-	if _, err := s.Command.Run(context.Background(), r.ring.o.Log); err == nil {
-		t.Fatal("it has ended well")
-	}
-	text, err := os.ReadFile(filepath.Join(r.folder, "pid"))
-	if err != nil {
-		t.Skipf("the machine was too slow to begin it: %v", err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	until := time.Now().Add(30 * time.Second)
-	for syscall.Kill(pid, 0) == nil && !zombie(pid) {
-		if time.Now().After(until) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-			t.Fatal("its child lives")
+func TestNoProcessOfACommandOutlivesIt(t *testing.T) {
+	for how, script := range map[string]string{
+		"it ran out of its time": "wait", "it has ended": "echo secret",
+		"it has ended and let its output go": "exec >&- 2>&-",
+	} {
+		r := newRig(t)
+		s := r.command(`sleep 1000 & echo $! > "$1/pid.new"; mv "$1/pid.new" "$1/pid"; ` + script)
+		if script == "wait" {
+			s.Command.Timeout = time.Second
 		}
-		time.Sleep(time.Millisecond)
+		if _, err := s.Command.Run(context.Background(), r.ring.o.Log); err == nil {
+			t.Fatalf("%s: it has given a secret", how)
+		}
+		text, err := os.ReadFile(filepath.Join(r.folder, "pid"))
+		if err != nil {
+			t.Skipf("the machine was too slow to begin it: %v", err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		until := time.Now().Add(30 * time.Second)
+		for syscall.Kill(pid, 0) == nil && !zombie(pid) {
+			if time.Now().After(until) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				t.Fatalf("%s: its child lives", how)
+			}
+			time.Sleep(time.Millisecond)
+		}
 	}
 }
 

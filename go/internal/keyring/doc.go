@@ -38,5 +38,5 @@
 // # In memory
 //
 // What is kept here is bytes that are overwritten when they are replaced. What a verifier was
-// compiled of is not in our hands; so a process with secrets is not to be dumped (Undumpable).
+// compiled of is not in our hands; so memory is kept out of core dumps (KeepFromDumps).
 package keyring

@@ -2,16 +2,15 @@ package keyring
 
 import (
 	"fmt"
-
-	"golang.org/x/sys/unix"
+	"os"
 )
 
-// Undumpable keeps the memory of this process from core dumps and from other processes of its user:
-// it is neither dumped nor traced any more (prctl(2), PR_SET_DUMPABLE). A limit on the size of core
-// files alone would not do: it does not bind a program that the kernel pipes them to (core(5)). A
-// program executed in its place begins dumpable again.
-func Undumpable() error {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+// KeepFromDumps leaves all memory of this process, and of those that it starts, out of core dumps
+// (core(5), coredump_filter): what is left of one says where it crashed. A limit on the size of core
+// files would not do, since it does not bind a program that the kernel pipes them to; and one that
+// is not dumpable at all could not be looked at through /proc by its own data plane.
+func KeepFromDumps() error {
+	if err := os.WriteFile("/proc/self/coredump_filter", []byte("0"), 0); err != nil {
 		return fmt.Errorf("keep secrets out of core dumps: %w", err)
 	}
 	return nil

@@ -54,6 +54,15 @@ func (s *Store) CloseWindow(name string) error {
 	return nil
 }
 
+// Waits tells whether a window still takes secrets: it was neither spent nor closed.
+func (s *Store) Waits(name string, w Window) (bool, error) {
+	now, open := s.window(name, time.Now())
+	if open && now.ID != w.ID {
+		return false, fmt.Errorf("another `sluice secrets learn %s` took the place of this one", name)
+	}
+	return open, nil
+}
+
 // window gives the one that is open at a time; false: none is, or what is there is none of ours.
 func (s *Store) window(name string, now time.Time) (w Window, open bool) {
 	text, err := readBounded(s.windowPath(name), complaintMax)

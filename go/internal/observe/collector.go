@@ -147,6 +147,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, c := range facts.Certificates {
 		s.gauge(expiry, float64(c.NotAfter.Unix()), c.Listener, c.File)
 	}
+	s.secrets(facts.Secrets, time.Now())
 	s.admission(facts.Admission)
 	s.classes(&all)
 	s.dataPlane(&all, facts.BeltWakes)

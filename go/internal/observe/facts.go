@@ -14,6 +14,7 @@ type Facts struct {
 	DataPlane DataPlane
 	// Certificates are those that listeners show.
 	Certificates []Certificate
+	Secrets      []Secret
 	Admission    Admission
 	Lanes        []Lane
 	Journal      Journal

@@ -54,11 +54,18 @@ gaps lose their ids first and are then put together, one for each source and rea
 						return jsonLine(cmd.OutOrStdout(), newGapShape(g))
 					})
 				}
-				t := table(cmd.OutOrStdout(), "FROM", "TO", "SOURCE", "REASON", "COUNT", "UNNAMED",
-					"CLOSED", "IDS")
+				names := []string{"FROM", "TO", "SOURCE", "REASON", "COUNT", "UNNAMED", "IDS"}
+				if closed {
+					names = append(names, "CLOSED")
+				}
+				t := table(cmd.OutOrStdout(), names...)
 				if err := each(stream, func(g *pb.Gap) error {
-					row(t, when(g.GetFromNs()), when(g.GetToNs()), g.GetSource(), g.GetReason(),
-						number(g.GetCount()), number(g.GetUnnamed()), when(g.GetClosedNs()), someOf(g.GetIds()))
+					cells := []string{when(g.GetFromNs()), when(g.GetToNs()), g.GetSource(), g.GetReason(),
+						number(g.GetCount()), number(g.GetUnnamed()), someOf(g.GetIds())}
+					if closed {
+						cells = append(cells, when(g.GetClosedNs()))
+					}
+					row(t, cells...)
 					return nil
 				}); err != nil {
 					return err

@@ -125,7 +125,8 @@ func printReconcile(w io.Writer, p *pb.ReconcileProgress, dry, inJSON bool) erro
 			plural(s.Seen, "event", "events"), s.Known, s.Missing)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s seen, %d known, %d taken in, %d asked for again, %d lost; %s closed\n",
+	_, err := fmt.Fprintf(w,
+		"%s seen, %d known, %d taken in, %d asked for again, %d lost; %s closed\n",
 		plural(s.Seen, "event", "events"), s.Known, s.Taken, s.Requested, s.Lost,
 		plural(s.GapsClosed, "gap", "gaps"))
 	return err

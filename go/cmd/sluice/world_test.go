@@ -284,7 +284,7 @@ func (w *world) service() *admin.Service {
 	return admin.New(admin.Options{
 		Store: w, Facts: w.facts, Limiter: w, Version: "1.0", Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return noon.Add(time.Hour) }, Faults: w.board(), Gaps: ledger{},
-		Breakers: w,
+		Breakers: w, Reconciler: w,
 		Reload: func(context.Context) (uint32, error) {
 			if reloads++; reloads > 1 {
 				return 0, config.Faults{{File: "sluice.yaml", Line: 3, Problem: "no such key"}}

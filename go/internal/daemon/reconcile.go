@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -134,16 +135,16 @@ type reconciler struct{ d *Daemon }
 func (r reconciler) Reconcile(ctx context.Context, a admin.ReconcileAsk,
 	say func(admin.Reconciled)) (admin.Reconciled, error) {
 	if !r.d.ready.Load() {
-		return admin.Reconciled{}, errors.Join(admin.ErrNotNow, errNotReady)
+		return admin.Reconciled{}, fmt.Errorf("%w: %w", admin.ErrNotNow, errNotReady)
 	}
 	last, err := r.d.reconcile.Reconcile(ctx, a.Source, reconcile.Ask{
 		Since: a.Since, Until: a.Until, Dry: a.Dry,
 	}, func(p reconcile.Progress) { say(shownProgress(p)) })
 	switch {
 	case errors.Is(err, reconcile.ErrRunning):
-		err = errors.Join(admin.ErrNotNow, err)
+		err = fmt.Errorf("%w: %w", admin.ErrNotNow, err)
 	case errors.Is(err, reconcile.ErrUnknown), errors.Is(err, reconcile.ErrAsk):
-		err = errors.Join(admin.ErrAsked, err)
+		err = fmt.Errorf("%w: %w", admin.ErrAsked, err)
 	}
 	return shownProgress(last), err
 }

@@ -216,7 +216,8 @@ def vectors(sender):
                      "ok", key=0)
     if sender.get("tolerance"):
         limit = sender["tolerance"]
-        late, early = sign(sender, secret, at=NOW - limit - 1), sign(sender, secret, at=NOW + limit + 1)
+        late = sign(sender, secret, at=NOW - limit - 1)
+        early = sign(sender, secret, at=NOW + limit + 1)
         yield vector(sender, "stale", "stale", late, "expired")
         yield vector(sender, "stale", "from-the-future", early, "expired")
         yield vector(sender, "stale", "just-in-time", sign(sender, secret, at=NOW - limit), "ok")
@@ -233,7 +234,8 @@ def vectors(sender):
 
         def twice(r):
             r["headers"] += [h for h in r["headers"] if h[0] == where]
-        yield vector(sender, "duplicate-header", "duplicate-header", alter(good, twice), "malformed")
+        yield vector(sender, "duplicate-header", "duplicate-header", alter(good, twice),
+                     "malformed")
 
         def lost(r):
             r["headers"] = [h for h in r["headers"] if h[0] != where]
@@ -276,7 +278,8 @@ def write(sender):
         # A vector a line: short enough to look through, and a change shows as the lines it is.
         lines = [json.dumps(v, ensure_ascii=False) for v in set_.pop("vectors")]
         head = [f' {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)},' for k, v in set_.items()]
-        out.write("\n".join(["{", *head, ' "vectors": [', "  " + ",\n  ".join(lines), " ]", "}", ""]))
+        body = "  " + ",\n  ".join(lines)
+        out.write("\n".join(["{", *head, ' "vectors": [', body, " ]", "}", ""]))
 
 
 if __name__ == "__main__":

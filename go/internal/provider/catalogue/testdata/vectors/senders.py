@@ -35,11 +35,6 @@ def over_body(name, header, prefix="", alg="sha256", enc="hex", fields=(), key="
         **more)
 
 
-def github(name, brand, hook, event_, key):
-    return [[f"X-{brand}-{hook}", "72d3162e-cc78-11e3-81ab-4c9367dc0958"],
-            [f"X-{brand}-{event_}", "push"], key]
-
-
 for one in ("github", "github-enterprise"):
     over_body(one, "X-Hub-Signature-256", "sha256=",
               fields=[("X-GitHub-Event", "push"), ("X-GitHub-Delivery", "72d3162e-cc78")],
@@ -124,17 +119,19 @@ over_body("greenhouse", "Signature", "sha256 ", fields=[("Greenhouse-Event-ID", 
 over_body("asana", "X-Hook-Signature", body='{"events":[{"action":"changed","note":"paid"}]}',
           handshakes=[{"name": "secret", "headers": [["X-Hook-Secret", "b537207f20cbfa02"]],
                        "secrets": [], "body": "{}",
-                       "answer": {"status": 200, "headers": [["X-Hook-Secret", "b537207f20cbfa02"]]},
+                       "answer": {"status": 200,
+                                  "headers": [["X-Hook-Secret", "b537207f20cbfa02"]]},
                        "learned": [{"role": "hook", "value": "b537207f20cbfa02"}]}])
+NOTION = "secret_tMrlL1qK5vuQAh1b6cZGhFChZTSYJlce98V0pYn7yBl"
 over_body("notion", "X-Notion-Signature", "sha256=", event=event("evt_01", "order.paid"),
           handshakes=[{"name": "verification token", "secrets": [],
-                       "body": '{"verification_token":"secret_tMrlL1qK5vuQAh1b6cZGhFChZTSYJlce98V0pYn7yBl"}',
+                       "body": f'{{"verification_token":"{NOTION}"}}',
                        "answer": {"status": 200},
-                       "learned": [{"role": "hook", "value":
-                                    "secret_tMrlL1qK5vuQAh1b6cZGhFChZTSYJlce98V0pYn7yBl"}]}])
+                       "learned": [{"role": "hook", "value": NOTION}]}])
 over_body("easypost", "X-Hmac-Signature", "hmac-sha256-hex=", key="nfkd",
           secrets=[shared("s\u00e9cret\u2460")], other=shared("s\u00e9cret\u2461"),
-          body='{"id":"evt_01","description":"tracker.paid"}', event=event("evt_01", "tracker.paid"))
+          body='{"id":"evt_01","description":"tracker.paid"}',
+          event=event("evt_01", "tracker.paid"))
 # --- base64 ---
 over_body("shopify", "X-Shopify-Hmac-Sha256", enc="base64",
           fields=[("X-Shopify-Topic", "orders/paid"), ("X-Shopify-Webhook-Id", "w-1"),
@@ -201,7 +198,8 @@ timed("zoom", "x-zm-signature", "v0=<sig>", "v0:<ts>:<body>", 300,
                    "answer": {"status": 200, "content_type": "application/json", "headers": [],
                               # printf qgg8vlvZRS6UYooatFL8Aw | openssl dgst -sha256 -hmac KEY
                               "body": '{"plainToken":"qgg8vlvZRS6UYooatFL8Aw","encryptedToken":"'
-                              '07fb365bf6e052bbcfe1e9f4c1e3670e744c6d55c7a08082355f6e9e9c10143e"}'}}])
+                              '07fb365bf6e052bbcfe1e9f4c1e3670e744c6d55c7a08082355f6e9e9c10143e'
+                              '"}'}}])
 timed("twitch", "Twitch-Eventsub-Message-Signature", "sha256=<sig>", "e76c6bd4<ts><body>", 600,
       "rfc3339", fields=[("Twitch-Eventsub-Message-Id", "e76c6bd4"),
                          ("Twitch-Eventsub-Message-Timestamp", "<ts>"),
@@ -440,7 +438,8 @@ for one in ("plaid", "plaid-sandbox"):
 add("microsoft-graph", "The clientState in each item of the body.",
     {"alg": "token", "enc": "text", "text": "", "headers": [["Content-Type", "application/json"]]},
     covers=False,
-    body='{"value":[{"id":"n-1","subscriptionId":"s-1","clientState":"<sig>","changeType":"created"},'
+    body='{"value":[{"id":"n-1","subscriptionId":"s-1","clientState":"<sig>",'
+    '"changeType":"created"},'
     '{"id":"n-2","subscriptionId":"s-1","clientState":"<sig>","changeType":"updated"}]}',
     extra={"one-item-of-another": ("wrong-key", (KEY + '","changeType":"updated"',
                                                  OTHER + '","changeType":"updated"'),
@@ -477,7 +476,8 @@ add("adyen", "HMAC-SHA256 of fields of each item, in the item; the key is hex.",
         "secrets": [shared(ADYEN_OTHER)],
         "body": '{"live":"false","notificationItems":[{"NotificationRequestItem":{"pspReference":'
         '"pspReference","originalReference":"originalReference","merchantAccountCode":'
-        '"merchantAccount","merchantReference":"reference","amount":{"currency":"EUR","value":1000},'
+        '"merchantAccount","merchantReference":"reference",'
+        '"amount":{"currency":"EUR","value":1000},'
         '"eventCode":"REPORT_AVAILABLE","eventDate":"2019-09-21T11:45:24.637Z","paymentMethod":'
         '"VISA","reason":"reason","success":"true","additionalData":{"hmacSignature":'
         '"ZNBPtI+oDyyRrLyD1XirkKnQgIAlFc07Vj27TeHsDRE="}}}]}'}],

@@ -2,8 +2,8 @@
 // that need them.
 //
 // It judges no signature and does not decide which URL a request may name: package provider does
-// both. No caller waits for a network here. Nothing is kept on disk: after a start the first request
-// of each key is put off.
+// both. No caller waits for a network here. Nothing is kept on disk: after a start the first
+// request of each key is put off.
 //
 // A place is where one answer with keys comes from. Its states, moved by Key under one lock and by
 // the one fetch that a place has at a time:

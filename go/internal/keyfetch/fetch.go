@@ -47,9 +47,9 @@ func newClient(o Options) *http.Client {
 	}
 }
 
-// Ranges that are neither public nor found by the methods of netip: shared address space (RFC 6598),
-// protocol assignments (RFC 6890), benchmarking (RFC 2544), reserved (RFC 1112), and those of IPv6
-// that carry an IPv4 address on (RFC 6052, RFC 3056) or are no longer in use (RFC 3879).
+// Ranges that are neither public nor found by the methods of netip: shared address space (RFC
+// 6598), protocol assignments (RFC 6890), benchmarking (RFC 2544), reserved (RFC 1112), and those
+// of IPv6 that carry an IPv4 address on (RFC 6052, RFC 3056) or are no longer in use (RFC 3879).
 var notPublic = func() []netip.Prefix {
 	var list []netip.Prefix
 	for _, text := range []string{

@@ -171,8 +171,8 @@ func byStranger(from *provider.Remote) bool {
 	return from.URLFrom.Kind != provider.SourceNone || from.Form == provider.RemoteJWK
 }
 
-// mayBegin makes room for a new place, unless strangers named too many of late. What brought keys is
-// given up for nothing that did not.
+// mayBegin makes room for a new place, unless strangers named too many of late. What brought keys
+// is given up for nothing that did not.
 func (f *Fetcher) mayBegin(now time.Time) bool {
 	if n := int(now.Sub(f.filled) / newPlaceEvery); n > 0 {
 		f.tokens = min(newPlacesMax, f.tokens+n)

@@ -27,8 +27,8 @@ type webKey struct {
 
 var errNoKey = errors.New("the answer is no JSON Web Key that can be used")
 
-// parseSet reads a key set. Keys of kinds that are not known are passed over, as RFC 7517, section 5
-// asks for, and so are those that are not for signatures.
+// parseSet reads a key set. Keys of kinds that are not known are passed over, as RFC 7517, section
+// 5 asks for, and so are those that are not for signatures.
 func parseSet(text []byte) (map[string]*provider.PublicKey, error) {
 	var set struct{ Keys []json.RawMessage }
 	if json.Unmarshal(text, &set) != nil || len(set.Keys) == 0 {

@@ -81,7 +81,9 @@ func fetcher(t *testing.T, s *sender, c *clock) *Fetcher {
 }
 
 // settle waits until no fetch runs, and asks then.
-func settle(t *testing.T, f *Fetcher, name provider.KeyName) (*provider.PublicKey, provider.KeyState) {
+func settle(
+	t *testing.T, f *Fetcher, name provider.KeyName,
+) (*provider.PublicKey, provider.KeyState) {
 	t.Helper()
 	f.Key(name)
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -130,7 +132,9 @@ func newP256(t *testing.T) *ecdsa.PrivateKey {
 	return private
 }
 
-func set(url string) *provider.Remote { return &provider.Remote{Form: provider.RemoteJWKS, URL: url} }
+func set(url string) *provider.Remote {
+	return &provider.Remote{Form: provider.RemoteJWKS, URL: url}
+}
 
 func TestAKeyOfASetIsHereOnceItWasFetched(t *testing.T) {
 	point := newP256(t)

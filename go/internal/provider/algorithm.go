@@ -12,11 +12,11 @@ import (
 type Algorithm uint8
 
 // The algorithms. KeyedSHA256 is the plain hash of key and text, which anybody can extend, and so
-// always Legacy, as is RSA over SHA-1, for which a sender's text can be swapped for another one with
-// the same hash. MessageSignature is RFC 9421, where request and key say how they were signed. Token
-// compares the secret itself; None proves nothing and passes everything. ClientCertificate looks at
-// what TLS has proved; it has no word, since ClientScheme alone makes it. RSA is PKCS #1 v1.5 unless
-// it says PSS.
+// always Legacy, as is RSA over SHA-1, for which a sender's text can be swapped for another one
+// with the same hash. MessageSignature is RFC 9421, where request and key say how they were signed.
+// Token compares the secret itself; None proves nothing and passes everything. ClientCertificate
+// looks at what TLS has proved; it has no word, since ClientScheme alone makes it. RSA is PKCS #1
+// v1.5 unless it says PSS.
 const (
 	None Algorithm = iota + 1
 	HMACSHA1
@@ -60,14 +60,16 @@ var algorithms = [...]struct {
 	HMACSHA384:        {word: "hmac-sha384", jose: "HS384", kind: kindShared, hash: crypto.SHA384},
 	HMACSHA512:        {word: "hmac-sha512", jose: "HS512", kind: kindShared, hash: crypto.SHA512},
 	Ed25519:           {word: "ed25519", jose: "EdDSA", kind: kindPublic},
-	ECDSAP256:         {word: "ecdsa-p256-sha256", jose: "ES256", kind: kindPublic, hash: crypto.SHA256},
-	ECDSAP384:         {word: "ecdsa-p384-sha384", jose: "ES384", kind: kindPublic, hash: crypto.SHA384},
 	MessageSignature:  {word: "rfc9421", kind: kindMessage},
 	Token:             {word: "token", kind: kindToken},
 	ClientCertificate: {kind: kindKeyless},
 	RSASHA256:         {word: "rsa-sha256", jose: "RS256", kind: kindPublic, hash: crypto.SHA256},
 	RSAPSSSHA256:      {word: "rsa-pss-sha256", jose: "PS256", kind: kindPublic, hash: crypto.SHA256},
 	RSAPSSSHA512:      {word: "rsa-pss-sha512", jose: "PS512", kind: kindPublic, hash: crypto.SHA512},
+	ECDSAP256: {word: "ecdsa-p256-sha256", jose: "ES256", kind: kindPublic,
+		hash: crypto.SHA256},
+	ECDSAP384: {word: "ecdsa-p384-sha384", jose: "ES384", kind: kindPublic,
+		hash: crypto.SHA384},
 	RSASHA1: {word: "rsa-sha1", kind: kindPublic, hash: crypto.SHA1,
 		weak: "collisions of SHA-1 can be made"},
 	KeyedSHA256: {word: "keyed-sha256", kind: kindShared, hash: crypto.SHA256,

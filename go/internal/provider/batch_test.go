@@ -154,7 +154,9 @@ func TestEachItemOfABatchIsProven(t *testing.T) {
 		}
 	}
 	public := itemHMAC(EachAll)
-	public.AnyOf[0].Proofs[0] = Proof{Algorithm: Ed25519, Encoding: Hex, Key: KeyForm{Encoding: KeyHex}}
+	public.AnyOf[0].Proofs[0] = Proof{
+		Algorithm: Ed25519, Encoding: Hex, Key: KeyForm{Encoding: KeyHex},
+	}
 	if err := public.Check(); err == nil {
 		t.Error("thousands of public key checks in a request")
 	}

@@ -75,13 +75,14 @@ func (t *trial) candidate(proof int, text []byte) {
 	}
 	p := &t.c.Proofs[proof]
 	if text = p.cutPrefix(text); text != nil {
-		t.encoded(proof, p.Encoding, text)
+		t.encoded(proof, text)
 	}
 }
 
 // encoded holds the text of one signature against the keys of its proof.
-func (t *trial) encoded(proof int, e Encoding, text []byte) {
-	signature, f := e.decode(t.v.decoded[:], text)
+func (t *trial) encoded(proof int, text []byte) {
+	p := &t.c.Proofs[proof]
+	signature, f := p.Encoding.decode(t.v.decoded[:], text)
 	if f == formBad {
 		return
 	}
@@ -89,7 +90,6 @@ func (t *trial) encoded(proof int, e Encoding, text []byte) {
 	if f == formNever {
 		return
 	}
-	p := &t.c.Proofs[proof]
 	var spare *keyState
 	tried := false
 	for i := range t.keys {

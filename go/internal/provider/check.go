@@ -85,9 +85,9 @@ func checkIdentities(key string, list []Source) error {
 	for i, source := range list {
 		err := source.check()
 		switch source.Kind {
-		case SourceHeader, SourceJSON, SourceQuery, SourceClaim:
+		case SourceHeader, SourceJSON, SourceQuery, SourceForm, SourceClaim:
 		default:
-			err = fmt.Errorf("want header, json, query or claim, not %s", source)
+			err = fmt.Errorf("want header, json, query, form or claim, not %s", source)
 		}
 		if err != nil {
 			return under(nth(key, i), err)

@@ -48,7 +48,9 @@ var remoteWords = map[string]RemoteForm{
 }
 
 // ParseRemoteForm reads jwks, jwk or certificate.
-func ParseRemoteForm(text string) (RemoteForm, error) { return parseWord(remoteWords, text, "form") }
+func ParseRemoteForm(text string) (RemoteForm, error) {
+	return parseWord(remoteWords, text, "form")
+}
 
 // PostField is a field of what is posted for a key.
 type PostField struct {

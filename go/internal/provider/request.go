@@ -31,8 +31,8 @@ type Outcome uint8
 
 // The outcomes. MissingHeader: something that the scheme needs is not there at all. Malformed: it
 // is there, but not in the form of the scheme. BadSignature: the form is right, the proof fits no
-// secret. Expired: the proof fits, the time does not. Unavailable: the key that the request names is
-// published somewhere and not here yet, so nobody can tell; the sender may ask again.
+// secret. Expired: the proof fits, the time does not. Unavailable: the key that the request names
+// is published somewhere and not here yet, so nobody can tell; the sender may ask again.
 const (
 	OK Outcome = iota
 	BadSignature

@@ -9,9 +9,9 @@ import (
 type SourceKind uint8
 
 // The kinds of sources. SourceItem is a labelled item of the signature field; SourceNumbered is a
-// header family with numeric suffixes, which only a signature may come from; SourceBody is the whole
-// body and has no name; SourceForm is a parameter of a form body; SourceClaim and SourceJOSE are
-// members of the payload and of the header of a JSON Web Signature.
+// header family with numeric suffixes, which only a signature may come from; SourceBody is the
+// whole body and has no name; SourceForm is a parameter of a form body; SourceClaim and SourceJOSE
+// are members of the payload and of the header of a JSON Web Signature.
 const (
 	SourceNone SourceKind = iota
 	SourceHeader

@@ -142,7 +142,7 @@ func (v *Verifier) judgeOne(
 	switch {
 	case c.JWS != nil:
 		t.seen = 1
-		t.encoded(0, Base64URLRaw, field)
+		t.encoded(0, field)
 	case c.signature.kind == SourceNumbered:
 		t.numbered(r)
 	case c.Items.Separator != 0:

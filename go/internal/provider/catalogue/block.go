@@ -25,8 +25,8 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("line %d: %s: %s", f.Line, f.Key, f.Text)
 }
 
-// report collects the faults of one text, so that an operator sees all of them at once, and knows at
-// which line each key of it stands.
+// report collects the faults of one text, so that an operator sees all of them at once, and knows
+// at which line each key of it stands.
 type report struct {
 	faults []error
 	lines  map[string]int
@@ -39,8 +39,8 @@ func (r *report) add(line int, key, text string) {
 func (r *report) err() error { return errors.Join(r.faults...) }
 
 // place finds where the thing stands that a check of the whole scheme calls path. A scheme with one
-// way to sign, or a way with one proof, may have its keys one level higher, which the check does not
-// know; a key that is missing stands where it is missing.
+// way to sign, or a way with one proof, may have its keys one level higher, which the check does
+// not know; a key that is missing stands where it is missing.
 func (r *report) place(path string) (key string, line int) {
 	if r.lines["any_of"] == 0 {
 		path = strings.TrimPrefix(strings.TrimPrefix(path, "any_of[0]"), ".")

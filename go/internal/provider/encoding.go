@@ -42,7 +42,7 @@ func (e Encoding) decode(dst, text []byte) ([]byte, form) {
 		if err != nil {
 			return nil, formBad
 		}
-		if e == Hex && bytes.ContainsFunc(text, isUpper) {
+		if e == Hex && hasUpper(text) {
 			return nil, formNever
 		}
 		return dst[:n], formGood
@@ -58,7 +58,14 @@ func (e Encoding) decode(dst, text []byte) ([]byte, form) {
 	return dst[:n], formGood
 }
 
-func isUpper(r rune) bool { return 'A' <= r && r <= 'F' }
+func hasUpper(hex []byte) bool {
+	for _, c := range hex {
+		if 'A' <= c && c <= 'F' {
+			return true
+		}
+	}
+	return false
+}
 
 func (e Encoding) encode(raw []byte) string {
 	switch e {

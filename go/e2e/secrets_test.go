@@ -230,7 +230,8 @@ func TestNoSecretIsShownAnywhere(t *testing.T) {
 	text := fmt.Sprintf("secrets_key: \"env:SEAL\"\nsources:\n  github:\n    provider: github\n"+
 		"    secrets:\n      - \"env:HUNTER\"\n      - \"file:%s\"\n"+
 		"      - command: {run: [%q, hunter2-argument], every: 1s}\n"+
-		"  asana:\n    provider: asana\n    learn: first\ndestinations:\n", file, script) +
+		"  asana:\n    provider: asana\n    learn: first\n"+
+		"  gitlab:\n    provider: gitlab\n    secrets: [\"env:HUNTER\"]\ndestinations:\n", file, script) +
 		to.config("billing")
 	i.configure(text)
 	const seal = "hunter2-seal-hunter2-seal-hunter"
@@ -243,10 +244,14 @@ func TestNoSecretIsShownAnywhere(t *testing.T) {
 	for _, r := range []request{
 		hook("hunter2-hook"), hook("hunter2-hook"), hook("hunter2-stranger"),
 		asanaEvent("hunter2-hook", `{"events":[{"n":1}]}`), asanaEvent("hunter2-other", "{}"),
+		{path: "/hooks/gitlab", body: "{}", fields: []field{{"X-Gitlab-Token", "hunter2-env"}}},
 	} {
 		i.code(r)
 	}
 	i.awaitDelivered()
+	if n := len(i.events(&pb.EventFilter{})); n != 5 {
+		t.Errorf("%d events are stored", n)
+	}
 	i.write("file.secret", `{"valeu": "hunter2-spoilt"}`)
 	eventually(t, "a bad file is a problem", func() bool {
 		return strings.Contains(strings.Join(i.status().GetProblems(), " "), "file.secret")

@@ -43,6 +43,8 @@ type Options struct {
 	Drain  func() error
 	Faults *gameday.Board // nil: this daemon takes none
 	Gaps   Gaps
+	// Carried names where the requests of a source carry its secret itself; nil: nowhere.
+	Carried func(source string) Carried
 	// Reconciler asks providers for what was missed; nil: this daemon asks none.
 	Reconciler Reconciler
 	Breakers   Breakers // nil: there are none

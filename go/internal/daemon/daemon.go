@@ -22,6 +22,7 @@ import (
 	"sluice/go/internal/gameday"
 	"sluice/go/internal/gaps"
 	"sluice/go/internal/ingest"
+	"sluice/go/internal/keyfetch"
 	"sluice/go/internal/keyring"
 	"sluice/go/internal/lane"
 	"sluice/go/internal/listen"
@@ -88,6 +89,7 @@ type Daemon struct {
 	ids     identifiers
 	tickets *tlsfiles.Tickets
 	keys    *keyring.Ring
+	public  *keyfetch.Fetcher
 
 	standing standing
 	faults   *gameday.Board // nil without --dev
@@ -482,6 +484,7 @@ func (d *Daemon) awaitLanes() {
 // close gives up what open took, and unmaps what others looked at.
 func (d *Daemon) close() error {
 	d.closeGaps()
+	d.closeSecrets()
 	err := d.closeProtection()
 	if d.store != nil {
 		err = errors.Join(err, d.store.Close())

@@ -12,6 +12,7 @@ import (
 	"sluice/go/internal/admin"
 	"sluice/go/internal/config"
 	"sluice/go/internal/ingest"
+	"sluice/go/internal/keyfetch"
 	"sluice/go/internal/keyring"
 	"sluice/go/internal/observe"
 	"sluice/go/internal/provider"
@@ -31,6 +32,7 @@ func (d *Daemon) openSecrets() error {
 	if err != nil {
 		return err
 	}
+	d.public = keyfetch.New(keyfetch.Options{Log: d.log})
 	d.keys = keyring.Open(keyring.Options{Store: store, Log: d.log})
 	if c.Dev {
 		return nil // whoever develops may want to look into a dump
@@ -41,12 +43,19 @@ func (d *Daemon) openSecrets() error {
 	return nil
 }
 
+// closeSecrets ends what is fetched.
+func (d *Daemon) closeSecrets() {
+	if d.public != nil {
+		d.public.Close()
+	}
+}
+
 // prove puts the secrets of now into the places of a plan's proofs. Commands that give some are run
 // where fresh is set, else only those whose secret is not known.
 func (d *Daemon) prove(ctx context.Context, p *plan, fresh bool) error {
 	var wanted []keyring.Wanted
 	for i := range p.config.Sources {
-		w, err := p.wanted(&p.config.Sources[i])
+		w, err := p.wanted(&p.config.Sources[i], d.public)
 		if err != nil {
 			return fmt.Errorf("source %s: %w", p.config.Sources[i].Name, err)
 		}
@@ -61,8 +70,8 @@ func (d *Daemon) prove(ctx context.Context, p *plan, fresh bool) error {
 	return nil
 }
 
-// wanted is what one source needs of the keyring.
-func (p *plan) wanted(s *config.Source) (keyring.Wanted, error) {
+// wanted is what one source needs of the keyring. published are the keys that senders publish.
+func (p *plan) wanted(s *config.Source, published provider.Keys) (keyring.Wanted, error) {
 	id := idOf(p.catalogue.Sources, s.Name)
 	scheme, place := p.schemes[id], p.proofs[id]
 	from, err := provider.ParseIDFrom(s.IDFrom.String())
@@ -70,7 +79,9 @@ func (p *plan) wanted(s *config.Source) (keyring.Wanted, error) {
 		return keyring.Wanted{}, err
 	}
 	w := keyring.Wanted{ID: id, Name: s.Name, Learns: s.Learn != "", First: s.Learn == "first"}
-	options := provider.Options{IDFrom: from, Learn: w.Learns, AllowLegacy: s.AllowLegacy}
+	options := provider.Options{
+		IDFrom: from, Learn: w.Learns, AllowLegacy: s.AllowLegacy, Keys: published,
+	}
 	w.Compile = func(
 		secrets []provider.Secret, proved func(secret int, atNS int64),
 	) (func(), error) {
@@ -158,6 +169,33 @@ func (d *Daemon) secretStatuses() map[string][]admin.Secret {
 		}
 	}
 	return all
+}
+
+// carried names where the requests of a source carry its secret itself.
+func (d *Daemon) carried(name string) (c admin.Carried) {
+	p := d.plan.Load()
+	if p == nil {
+		return c
+	}
+	scheme := p.schemes[idOf(p.catalogue.Sources, name)]
+	if scheme == nil {
+		return c
+	}
+	for i := range scheme.AnyOf {
+		v := &scheme.AnyOf[i]
+		if !slices.ContainsFunc(v.Proofs, func(p provider.Proof) bool {
+			return p.Algorithm == provider.Token
+		}) {
+			continue
+		}
+		switch v.Signature.Kind {
+		case provider.SourceHeader:
+			c.Headers = append(c.Headers, v.Signature.Name)
+		case provider.SourceQuery:
+			c.Parameters = append(c.Parameters, v.Signature.Name)
+		}
+	}
+	return c
 }
 
 // observeSecrets are the secrets of all sources for metrics. Where several of a source come from one

@@ -28,8 +28,8 @@ func (d *Daemon) serve(ctx context.Context) (func(), error) {
 	service := admin.New(admin.Options{
 		Store: admin.FromStore(d.store), Facts: d.adminFacts, Limiter: limiter{d},
 		Reload: d.Reload, Drain: func() error { d.Drain(); return nil }, Upgrade: d.Upgrade,
-		Faults: d.faults,
-		Gaps:   d.gaps, Reconciler: reconciler{d}, Breakers: breakers{d.protect}, Workers: d.workers,
+		Faults: d.faults, Carried: d.carried,
+		Gaps: d.gaps, Reconciler: reconciler{d}, Breakers: breakers{d.protect}, Workers: d.workers,
 		Version: d.o.Version, Log: d.log,
 	})
 	socket, err := admin.Listen(c.Admin.Socket)

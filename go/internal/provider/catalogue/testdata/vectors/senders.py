@@ -300,18 +300,20 @@ token("huggingface", "X-Webhook-Secret")
 token("bearer-token", "Authorization", "Bearer ")
 
 
-def in_url(name, **more):
+def in_url(name, media="application/json", **more):
     url = f"https://hooks.example.test/in/{name}?token="
     add(name, "The secret is a parameter of the URL.",
         {"alg": "token", "enc": "text", "text": "",
-         "headers": [["Content-Type", "application/json"]]}, url=url + "<sig>", covers=False,
+         "headers": [["Content-Type", media]]}, url=url + "<sig>", covers=False,
         lost={"method": "POST", "url": url.split("?")[0], "headers": [], "body": {"utf8": "{}"}},
         **more)
 
 
 in_url("url-token")
-in_url("mailchimp", handshakes=[{"name": "address check", "method": "GET",
-                                 "query": "?token=" + KEY, "answer": {"status": 200}}])
+in_url("mailchimp", "application/x-www-form-urlencoded",
+       body="type=subscribe&fired_at=2026-01-01+03%3A25%3A45", event=event(type_="subscribe"),
+       handshakes=[{"name": "address check", "method": "GET",
+                    "query": "?token=" + KEY, "answer": {"status": 200}}])
 
 
 def basic(name, body=BODY, **more):

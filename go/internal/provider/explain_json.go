@@ -84,6 +84,45 @@ func (t *tree) sorted() *tree {
 	return &copied
 }
 
+// at is the value that a pointer leads to, or nil.
+func (t *tree) at(p pointer) *tree {
+	for _, segment := range p {
+		i := segment.index
+		if t.open == '{' {
+			i = slices.Index(t.keys, segment.key)
+		}
+		if t.open == 0 || i < 0 || i >= len(t.items) {
+			return nil
+		}
+		t = t.items[i]
+	}
+	return t
+}
+
+// plant puts a string where a pointer leads, and makes the objects on the way; false: there is
+// something else on it.
+func (t *tree) plant(p pointer, value string) bool {
+	for _, segment := range p {
+		next := t.at(pointer{segment})
+		if next == nil {
+			if t.open != '{' {
+				return false
+			}
+			next = &tree{open: '{'}
+			t.keys, t.items = append(t.keys, segment.key), append(t.items, next)
+		}
+		t = next
+	}
+	*t = tree{text: value, quoted: true}
+	return true
+}
+
+// compact is t as the bytes of a body.
+func (t *tree) compact() []byte {
+	style := jsonStyle{layout: jsonLayouts[0], escape: jsonEscapes[0], html: jsonHTML[0]}
+	return t.write(nil, &style, 0)
+}
+
 // jsonStyle is how a library writes JSON.
 type jsonStyle struct {
 	layout  jsonLayout

@@ -123,20 +123,43 @@ func (v *Verifier) way(r *Request, i int) Way {
 	c, span := &v.program.variants[i], v.program.keysOf[i]
 	v.gather(r)
 	v.parts = v.parts[:0]
-	w := Way{Algorithm: wordOf(algorithmWords, c.Proofs[0].Algorithm), Legacy: c.Legacy}
+	a := c.Proofs[0].Algorithm
+	w := Way{Algorithm: a.String(), Legacy: c.Legacy}
 	w.Outcome, _, w.Detail = v.judge(r, c, v.keys[span[0]:span[1]])
 	if c.Signature.Kind != SourceNone {
 		w.Signature = c.Signature.String()
 	}
-	a := c.Proofs[0].Algorithm
-	if a.signsText() && len(v.parts) > 0 &&
-		(len(v.parts) == len(c.parts) || a == MessageSignature) {
-		w.Signed = slices.Concat(v.parts...)
+	whole := w.Outcome != MissingHeader && w.Outcome != Malformed ||
+		w.Detail == c.badForm || w.Detail == c.signature.twice
+	if a.signsText() && whole && len(v.parts) > 0 {
+		w.Signed = slices.Concat(v.withoutSecrets(c)...)
 	}
-	w.Candidates = v.candidates(r, c)
-	w.Time = v.signedTime(r, c)
+	one := r
+	if c.Each != EachNone {
+		one = &v.item // the item that was judged last
+	}
+	w.Candidates = v.candidates(one, c)
+	w.Time = v.signedTime(one, c)
 	w.Notes = v.notes(r, c)
 	return w
+}
+
+// withoutSecrets are the parts of the signed text, with a word for what only the two sides know.
+func (v *Verifier) withoutSecrets(c *variant) [][]byte {
+	parts := slices.Clone(v.parts)
+	for _, part := range c.Content {
+		if part.Kind != PartSecret {
+			continue
+		}
+		for _, role := range v.program.roles {
+			for i := range parts {
+				if role.name == part.Role && bytes.Equal(parts[i], role.value) {
+					parts[i] = []byte(redacted)
+				}
+			}
+		}
+	}
+	return parts
 }
 
 func wordOf[T comparable](words map[string]T, value T) string {
@@ -145,7 +168,7 @@ func wordOf[T comparable](words map[string]T, value T) string {
 			return word
 		}
 	}
-	return "client-certificate"
+	return "unknown"
 }
 
 // candidates lists the signatures that the request offers, good and bad.
@@ -178,6 +201,10 @@ func (v *Verifier) candidates(r *Request, c *variant) []Candidate {
 	field, state := v.read(r, &c.signature)
 	if state != present {
 		return nil
+	}
+	if c.JWS != nil {
+		// What stands before the last dot is the signed text.
+		return []Candidate{{Text: string(field[bytes.LastIndexByte(field, '.')+1:])}}
 	}
 	if c.Items.Separator == 0 {
 		add("", 0, field)
@@ -219,10 +246,10 @@ func (p *Proof) fault(text []byte) string {
 
 // signatureSize is the size in bytes of every signature of the algorithm; 0: it varies.
 func (a Algorithm) signatureSize() int {
-	switch a {
-	case HMACSHA1, HMACSHA256, HMACSHA384, HMACSHA512, KeyedSHA256:
-		return a.hash()().Size()
-	case Ed25519:
+	switch {
+	case a.kind() == kindShared:
+		return a.digest().Size()
+	case a == Ed25519:
 		return 64
 	}
 	return 0
@@ -265,6 +292,10 @@ func (v *Verifier) notes(r *Request, c *variant) []string {
 	for i := range c.Content {
 		if text := partNotes[c.Content[i].Kind]; text != "" {
 			list = append(list, text)
+		}
+		if c.Content[i].Kind == PartSecret {
+			list = append(list, "the secret with the role "+c.Content[i].Role+
+				", which is part of the signed text, is written as "+redacted)
 		}
 		if s := c.Content[i].Source; s.Kind == SourceJSON {
 			list = append(list, "the value at "+s.String()+" was signed without quotes and escapes")

@@ -130,8 +130,7 @@ func (s *search) holds(a *attempt) (secret int, ok bool) {
 	s.tries++
 	s.cost += len(a.request.Body)
 	for i := range a.scheme.AnyOf {
-		if a.scheme.AnyOf[i].Proofs[0].Algorithm.signatureSize() == 0 ||
-			a.scheme.AnyOf[i].Proofs[0].Algorithm == Ed25519 {
+		if a.scheme.AnyOf[i].Asymmetric() {
 			s.cost += explainProofBytes
 		}
 	}
@@ -157,8 +156,14 @@ func (s *search) holds(a *attempt) (secret int, ok bool) {
 func (e *Explanation) diagnose(
 	s *Scheme, secrets []Secret, r *Request, o Options, others []*Scheme,
 ) {
-	if e.Verdict.Outcome == Expired {
+	switch e.Verdict.Outcome {
+	case Expired:
 		e.Findings = e.timeFindings(r)
+		return
+	case Unavailable:
+		e.Findings = []Finding{{Name: "key-unknown", Secret: -1, Fault: faultSource,
+			Says: "the sender publishes its key, and it is not here: " + e.Verdict.Detail,
+			Mend: "give the certificate or key that it publishes as a secret; only the daemon fetches"}}
 		return
 	}
 	forever := time.Duration(noTolerance)
@@ -275,7 +280,7 @@ func MistakeNames() []string {
 	return names
 }
 
-// mistakes are all that are known, the most exact of each facet first. Bodies come first, since pairs
-// make the attempts of the later one again for each of the earlier one.
+// mistakes are all that are known, the most exact of each facet first. Bodies come first, since
+// pairs make the attempts of the later one again for each of the earlier one.
 var mistakes = slices.Concat(
 	bodyMistakes, urlMistakes, secretMistakes, signatureMistakes, headerMistakes, profileMistakes)

@@ -170,7 +170,7 @@ func rawKeys(a attempt) iter.Seq[attempt] {
 			return // A token is a text, and so the secret's texts are all there is.
 		}
 		plain := a.withProofs("", func(p *Proof) {
-			if p.Key.Encoding != KeySPKI {
+			if p.Key.Encoding != KeySPKI && p.Key.Remote == nil {
 				p.Key = KeyForm{Role: p.Key.Role}
 			}
 		})

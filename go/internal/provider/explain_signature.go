@@ -95,10 +95,10 @@ var signatureMistakes = []mistake{
 				for _, algorithm := range []Algorithm{
 					HMACSHA256, HMACSHA1, HMACSHA512, HMACSHA384, KeyedSHA256,
 				} {
-					word := wordOf(algorithmWords, algorithm)
+					word := algorithm.String()
 					b := a.withScheme(word, func(v *Variant) {
 						for i := range v.Proofs {
-							if v.Proofs[i].Algorithm.hashed() {
+							if v.Proofs[i].Algorithm.kind() == kindShared {
 								v.Proofs[i].Algorithm = algorithm
 								v.Legacy = v.Legacy || algorithm == KeyedSHA256
 							}
@@ -214,15 +214,6 @@ func lists(a attempt) iter.Seq[attempt] {
 	}
 }
 
-// hashed tells whether the algorithm is a keyed hash.
-func (a Algorithm) hashed() bool {
-	switch a {
-	case HMACSHA1, HMACSHA256, HMACSHA384, HMACSHA512, KeyedSHA256:
-		return true
-	}
-	return false
-}
-
 func isHex(text []byte) bool {
 	_, err := hex.DecodeString(string(text))
 	return err == nil && len(text) > 0
@@ -288,7 +279,7 @@ func truncated(a attempt) iter.Seq[attempt] {
 		for i := range v.program.variants {
 			c, span := &v.program.variants[i], v.program.keysOf[i]
 			p := &c.Proofs[0]
-			if !p.Algorithm.hashed() {
+			if p.Algorithm.kind() != kindShared {
 				continue
 			}
 			way := v.way(&a.request, i)

@@ -78,7 +78,7 @@ func traces(a attempt, e *Explanation) []Finding {
 	case Malformed:
 		if len(r.URL) == 0 && a.signsURL() {
 			add("url-unknown", faultSource, "the sender signs its URL, and none is given",
-				"set public_url, or here --url, to the URL as it is entered at the sender")
+				"set url of the source, or here --url, to the URL as it is entered at the sender")
 		}
 	}
 	if !slices.ContainsFunc(e.Secrets, usable) {

@@ -12,8 +12,9 @@ var urlMistakes = []mistake{
 	{
 		name: "wrong-url", facet: facetURL, fault: faultSource,
 		says: "the sender signs the URL that it calls, and that is not the one given here",
-		mend: "set public_url to the URL as it is entered at the sender, byte for byte",
-		try:  urls,
+		mend: "set url of the source (here: --url) to the URL as it is entered at the sender, byte for " +
+			"byte",
+		try: urls,
 	}, {
 		name: "wrong-method", facet: facetURL, fault: faultProxy,
 		says: "the sender signs the request's method, and it called with another one",

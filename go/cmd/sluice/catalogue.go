@@ -41,7 +41,7 @@ func configOptions(dev bool) config.Options {
 
 func configProvider(s *provider.Scheme) config.Provider {
 	return config.Provider{
-		Deadline: s.Contract.Deadline.Or(0), Methods: s.Methods(), NeedsSecret: !s.Unsigned(),
+		Deadline: s.Contract.Deadline.Or(0), Methods: s.Methods(), NeedsSecret: needsSecret(s),
 		Learns:     learns(s),
 		ShedStatus: s.Contract.ShedStatus.Or(0),
 		CheckSecrets: func(secrets []config.Secret, allowLegacy bool) []config.SecretFault {
@@ -61,7 +61,8 @@ func checkSecrets(s *provider.Scheme, secrets []config.Secret,
 		}
 		parsed = append(parsed, p)
 	}
-	_, err := provider.Compile(s, parsed, provider.Options{AllowLegacy: allowLegacy})
+	_, err := provider.Compile(s, parsed, provider.Options{AllowLegacy: allowLegacy,
+		Keys: unfetched{}})
 	if err == nil {
 		return nil
 	}

@@ -56,7 +56,8 @@ func rootCommand() *cobra.Command {
 		runCommand(), checkCommand(), doctorCommand(), fsckCommand(),
 		statusCommand(), topCommand(),
 		eventsCommand(), deadLettersCommand(), limitsCommand(),
-		breakersCommand(), faultCommand(), sendCommand(), verifyCommand(), secretsCommand(),
+		breakersCommand(), faultCommand(), sendCommand(), verifyCommand(), providersCommand(),
+		secretsCommand(),
 		reconcileCommand(), reloadCommand(), upgradeCommand(), drainCommand(), versionCommand(),
 	)
 	return root

@@ -24,7 +24,8 @@ fn light(token: u64) -> Offer {
 /// A worker that may have so much weight under way.
 fn bounded(numbers: Numbers, weight_max: u32) -> Sole {
     let mut sole = Sole::new(numbers);
-    sole.admission.bound_weight(weight_max, &sole.slots);
+    sole.admission
+        .bound_weight(weight_max, weight_max, &sole.slots);
     sole
 }
 
@@ -87,6 +88,39 @@ fn below_their_bound_heavy_requests_wait_like_all_others() {
 }
 
 #[test]
+fn over_their_share_heavy_requests_go_where_nobody_else_waits() {
+    let numbers = Numbers {
+        limit: 3,
+        ..NUMBERS
+    };
+    let mut sole = Sole::new(numbers);
+    sole.admission.bound_weight(1, 8, &sole.slots);
+    for token in 1..=3 {
+        admitted(&mut sole, &heavy(token, Priority::High)); // nobody else is there
+    }
+    sole.hold(0, &heavy(4, Priority::High));
+    sole.hold(
+        0,
+        &Offer {
+            priority: Priority::Low,
+            ..light(5)
+        },
+    );
+    sole.hold(0, &light(6));
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        sole.release();
+        sole.admission.give_weight(1, &sole.slots);
+        order.push(granted(&mut sole));
+    }
+    // Two more of weight are under way after the first two answers: one too many to go before.
+    assert_eq!(order, [Some(6), Some(5), Some(4)]);
+    sole.release();
+    let late = sole.offer(0, &heavy(7, Priority::High)).1;
+    assert_eq!(late, Verdict::Admit, "again there is nobody else");
+}
+
+#[test]
 fn light_and_heavy_ones_of_a_class_take_turns() {
     let mut sole = bounded(NUMBERS, 1);
     admitted(&mut sole, &light(0));
@@ -129,7 +163,7 @@ fn a_bound_that_goes_lets_all_go_on() {
     admitted(&mut sole, &heavy(1, Priority::Default));
     sole.hold(0, &heavy(2, Priority::Default));
     sole.hold(0, &heavy(3, Priority::Default));
-    sole.admission.bound_weight(0, &sole.slots);
+    sole.admission.bound_weight(0, 0, &sole.slots);
     assert_eq!((granted(&mut sole), granted(&mut sole)), (Some(2), Some(3)));
     for _ in 0..3 {
         sole.admission.give_weight(1, &sole.slots);
@@ -198,7 +232,7 @@ fn who_waits_is_counted_right_whatever_happens() {
                 }
                 workers[owner].give_weight(weight, &slots);
             }
-            3 => workers[worker].bound_weight(next(5) as u32, &slots),
+            3 => workers[worker].bound_weight(1 + next(4) as u32, next(5) as u32, &slots),
             _ => loop {
                 match workers[worker].grant(0, &numbers, &slots) {
                     Grant::Admit(waiter) => open.push((worker, !waiter.ring, waiter.weight)),
@@ -211,7 +245,7 @@ fn who_waits_is_counted_right_whatever_happens() {
     }
     // All are answered: whoever waits gets on, and then nobody waits.
     for worker in &mut workers {
-        worker.bound_weight(1, &slots);
+        worker.bound_weight(1, 2, &slots);
     }
     for _ in 0..200 {
         for (owner, slot, weight) in open.drain(..) {

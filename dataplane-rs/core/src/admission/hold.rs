@@ -101,8 +101,9 @@ pub struct Admission {
     worker: usize,
     queue: Queue,
     ring_is_paused: bool,
-    /// Of what was admitted and not answered, and what it may be; 0: no bound.
+    /// Of what was admitted and not answered, and its bounds.
     weight: u64,
+    weight_share: u64,
     weight_max: u64,
     /// Whether the heavy ones that wait for a slot are counted among those that do.
     counts_heavy: bool,
@@ -120,7 +121,8 @@ impl Admission {
             queue: Queue::new(capacity),
             ring_is_paused: false,
             weight: 0,
-            weight_max: 0,
+            weight_share: u64::MAX,
+            weight_max: u64::MAX,
             counts_heavy: true,
             was_heavy: false,
         }
@@ -139,10 +141,15 @@ impl Admission {
             .sum()
     }
 
-    /// Bounds the weight of what this worker admits and is not answered: from `weight_max` on heavy
-    /// requests wait, and others go past them; 0: no bound. One that comes by the floor goes on.
-    pub fn bound_weight(&mut self, weight_max: u32, slots: &Slots) {
-        self.weight_max = u64::from(weight_max);
+    /// Bounds the weight of what this worker admits and is not answered. Up to `share` heavy requests
+    /// wait like all others; from there on they go where nobody else waits for a slot; from `max` on
+    /// they do not, so others go past them. `max` 0: they are like all others. One that comes by the
+    /// floor goes on.
+    pub fn bound_weight(&mut self, share: u32, max: u32, slots: &Slots) {
+        (self.weight_share, self.weight_max) = match max {
+            0 => (u64::MAX, u64::MAX),
+            _ => (u64::from(share.min(max)), u64::from(max)),
+        };
         self.count_heavy(slots);
     }
 
@@ -160,14 +167,10 @@ impl Admission {
         self.count_heavy(slots);
     }
 
-    fn has_weight(&self) -> bool {
-        self.weight_max == 0 || self.weight < self.weight_max
-    }
-
-    /// Heavy ones that wait for a slot are among those that do only while there is room for their
-    /// weight: else others would stand behind what cannot go on.
+    /// Heavy ones that wait for a slot are among those that do only below their share: else others
+    /// would stand behind what goes last.
     fn count_heavy(&mut self, slots: &Slots) {
-        let counts = self.has_weight();
+        let counts = self.weight < self.weight_share;
         if counts == self.counts_heavy {
             return;
         }
@@ -282,15 +285,20 @@ impl Admission {
                 .iter()
                 .any(|&class| self.queue.count_of(class, kind) > 0)
         };
-        if offer.weight > 0 && (!self.has_weight() || waits(HEAVY) || waits(HEAVY_RING)) {
+        let is_heavy = offer.weight > 0;
+        if is_heavy && (self.weight >= self.weight_max || waits(HEAVY) || waits(HEAVY_RING)) {
             return false;
         }
         if offer.ring {
             // Those that waited for room go first; they do so in this turn.
             return !self.ring_is_paused && !waits(LIGHT_RING);
         }
+        let last = match is_heavy && !self.counts_heavy {
+            true => Class::LowOverShare,
+            false => class,
+        };
         let goes_on =
-            !slots.waits_up_to(class) && slots.take_paced(now_ns, numbers, numbers.limit_of(class));
+            !slots.waits_up_to(last) && slots.take_paced(now_ns, numbers, numbers.limit_of(class));
         if goes_on && numbers.is_codel() {
             slots.note_hold(0);
         }
@@ -376,7 +384,10 @@ impl Admission {
             is_full = true;
         }
         let Some(class) = elsewhere else {
-            return Grant::Idle;
+            return match is_full {
+                true => Grant::Idle,
+                false => self.grant_last(now_ns, numbers, slots),
+            };
         };
         match slots.other_place(class, self.worker) {
             Some(grant) => grant,
@@ -385,11 +396,37 @@ impl Admission {
         }
     }
 
-    /// Whose turn it is in a class: light and heavy ones take turns while there is room for both.
+    /// Nobody else waits for a slot: heavy ones over their share may have it.
+    fn grant_last(&mut self, now_ns: u64, numbers: &Numbers, slots: &Slots) -> Grant {
+        if self.counts_heavy || self.weight >= self.weight_max {
+            return Grant::Idle;
+        }
+        let overloaded = slots.overloaded();
+        for class in Class::ALL {
+            let newest_first = !numbers.is_codel() && overloaded & class.bit() != 0;
+            let Some(index) = self.queue.turn(class, HEAVY, newest_first) else {
+                continue;
+            };
+            if self.is_spent(index, now_ns, numbers, slots) {
+                return Grant::Shed(self.take_out(index, slots), Shed::HoldSpent);
+            }
+            return match slots.take_paced(now_ns, numbers, numbers.limit_of(class)) {
+                true => Grant::Admit(self.serve(index, slots)),
+                false => Grant::Idle,
+            };
+        }
+        Grant::Idle
+    }
+
+    /// Whose turn it is in a class: light and heavy ones take turns, as far as the latter may.
     fn turn(&self, class: Class, ring: bool, newest_first: bool) -> Option<u32> {
         let of = |heavy| self.queue.turn(class, Kind::new(ring, heavy), newest_first);
         let light = of(false);
-        match self.has_weight().then(|| of(true)).flatten() {
+        let may_be_heavy = match ring {
+            true => self.weight < self.weight_max,
+            false => self.counts_heavy,
+        };
+        match may_be_heavy.then(|| of(true)).flatten() {
             heavy if self.was_heavy => light.or(heavy),
             heavy => heavy.or(light),
         }

@@ -15,6 +15,8 @@ import (
 // stranger's. Learn's other errors are ours: the sender may try again.
 var ErrUnasked = errors.New("nobody asked for a secret")
 
+var errTooSoon = errors.New("a moment ago a secret could not be kept")
+
 // learned is what handshakes have brought for one source.
 type learned struct {
 	entries []*entry
@@ -23,6 +25,7 @@ type learned struct {
 	problem string
 
 	closed  time.Time // until then no window is looked for
+	failed  time.Time // when the last one could not be kept
 	unasked time.Time // the last handshake that was refused
 	from    netip.Addr
 	told    time.Time // when the log was told of one
@@ -114,6 +117,7 @@ func (r *Ring) Learn(id uint32, role string, value []byte, from netip.Addr) erro
 	}
 	if err := r.keep(sources, l, e, &w); err != nil {
 		clear(e.Value)
+		l.failed = r.o.Now()
 		r.o.Log.Error("a secret of a handshake cannot be kept, so the handshake was refused",
 			"source", s.want.Name, "error", err)
 		return err
@@ -139,10 +143,14 @@ func (r *Ring) has(s *source, l *learned, role string, value []byte) bool {
 	return equal == 1
 }
 
-// leave finds the window in which a secret may come. The zero one is for a source that takes its
+// leave finds the window in which a secret may come, unless the disk has refused one just now: a
+// flood of handshakes would go on trying. The zero one is for a source that takes its
 // first secret unasked.
 func (r *Ring) leave(s *source, l *learned, from netip.Addr) (Window, error) {
 	now := r.o.Now()
+	if since := now.Sub(l.failed); since >= 0 && since < windowAgain {
+		return Window{}, errTooSoon
+	}
 	if s.want.First && len(s.slots)+len(l.entries) == 0 {
 		return Window{}, nil
 	}

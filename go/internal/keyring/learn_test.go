@@ -192,7 +192,9 @@ func TestASecretThatCannotBeKeptIsNotBelieved(t *testing.T) {
 	if err == nil || errors.Is(err, ErrUnasked) {
 		t.Fatalf("it gives %v", err)
 	}
+	r.learn("one", errTooSoon)
 	r.holds("", "one")
+	r.pass(windowAgain)
 	if err := os.RemoveAll(r.store().path("hooks") + ".new"); err != nil {
 		t.Fatal(err)
 	}
@@ -213,6 +215,7 @@ func TestACommandLineThatHangsDoesNotHoldIntakeUp(t *testing.T) {
 		t.Errorf("it gives %v", err)
 	}
 	unlock()
+	r.pass(windowAgain)
 	r.learn("one", nil)
 }
 

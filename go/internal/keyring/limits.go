@@ -28,7 +28,7 @@ const (
 	// windowMax is the longest that a window is open.
 	windowMax = 24 * time.Hour
 	// windowAgain is how long an answer "closed" holds before the file is looked at again, so that a
-	// flood of handshakes does not read it each time.
+	// flood of handshakes does not read it each time; and after one that could not be kept.
 	windowAgain = 100 * time.Millisecond
 	// lockPatience is how long intake waits for a command line that writes the same file.
 	lockPatience = 200 * time.Millisecond

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/go/internal/admin"
+	"sluice/go/internal/event"
 	"sluice/go/internal/ingest"
 	"sluice/go/internal/provider"
 	"sluice/go/internal/reconcile"
@@ -57,7 +58,7 @@ func (d *Daemon) reconcileTargets() (list []reconcile.Target) {
 			Name: s.Name, Config: s.Reconcile, Kept: time.Duration(p.config.Journal.Retention.Age),
 			Source: reconcile.Source{
 				ID: judged.ID, Path: s.Path, MaxBody: int64(s.MaxBody), Dedup: s.Dedup,
-				Destinations: judged.Destinations, OrderKey: judged.OrderKey,
+				Destinations: routedTo(&p.catalogue, judged.Route), OrderKey: judged.OrderKey,
 				DedupKey: ingest.DedupKey, Identify: func(r *provider.Request,
 					use func(id, kind []byte)) {
 					use(find.Identify(r))
@@ -66,6 +67,16 @@ func (d *Daemon) reconcileTargets() (list []reconcile.Target) {
 		})
 	}
 	return list
+}
+
+// routedTo are the destinations of a route, that of what takes an event apart among them.
+func routedTo(names *event.Catalogue, version uint32) []uint32 {
+	for i := range names.Routes {
+		if names.Routes[i].Version == version {
+			return names.Routes[i].Destinations
+		}
+	}
+	return nil
 }
 
 // room says what has to be waited for before something that is reconciled may come in: it comes

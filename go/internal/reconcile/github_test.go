@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -145,7 +146,9 @@ func guid(id string) record {
 func TestWhatGitHubFailedToDeliverIsAskedForAgainTheOldestFirst(t *testing.T) {
 	o := newOcto(t)
 	b := newBench(t, "github", o.block(""))
-	o.add("before", 80*time.Hour, 503)
+	for _, id := range []string{"before-2", "before-1", "before"} {
+		o.add(id, 80*time.Hour, 503)
+	}
 	o.add("first", 3*time.Hour, 503)
 	o.add("second", 2*time.Hour, 0)
 	o.add("delivered", 90*time.Minute, 200)
@@ -165,7 +168,7 @@ func TestWhatGitHubFailedToDeliverIsAskedForAgainTheOldestFirst(t *testing.T) {
 	b.wantStored("here", "first", "second")
 	want(t, b.reconcile(Ask{Since: ago(60 * time.Hour)}), 5, 5, 0, 0, 0, 0)
 	for _, asked := range o.asked {
-		if strings.Contains(asked, "cursor=7") {
+		if strings.Contains(asked, "cursor=8") {
 			t.Error("it went on to what is older than what was asked for")
 		}
 	}
@@ -238,6 +241,27 @@ func TestWhatDoesNotComeIsToldAndAskedForByTheNextRunAFewTimes(t *testing.T) {
 		want(t, b.failed(Ask{}, "1 of 1 events that were asked for again"), 1, 0, 0, 1, 0, 0)
 	}
 	want(t, b.reconcile(Ask{}), 1, 0, 0, 0, 1, 0)
+}
+
+func TestARunThatIsKilledWhileItWaitsAsksAgainInTheNextLife(t *testing.T) {
+	o := newOcto(t)
+	b := newBench(t, "github", o.block(""))
+	b.seams.arrival = time.Minute
+	b.serve()
+	o.add("late", 3*time.Hour, 503)
+	ctx, kill := context.WithCancel(context.Background())
+	b.every = func(p Progress) {
+		if p.Waiting == "what was asked for again: 1 of 1" {
+			kill()
+		}
+	}
+	b.begun(ctx)
+	if st := b.state(); st.Run == nil || st.Run.Done != st.Run.Since {
+		t.Errorf("kept: %+v", st.Run)
+	}
+	o.resent = func(d delivery) { b.arrive(guid(d.guid)) }
+	b.serve()
+	want(t, b.begun(context.Background()), 1, 0, 0, 1, 0, 0)
 }
 
 func TestWhatGitHubHasNoMoreIsLost(t *testing.T) {

@@ -40,7 +40,7 @@ func TestAListOfAnOperatorsOwnIsTakenIn(t *testing.T) {
 				when[i].UnixMilli(), i)
 		}
 		if r.URL.Query().Get("after") == "" {
-			fmt.Fprintf(w, `{"page":{"items":[%s,%s],"next":"c d"}}`, item(2), item(1))
+			fmt.Fprintf(w, `{"page":{"items":[%s,%s],"next":"c d"}}`, item(1), item(2))
 			return
 		}
 		fmt.Fprintf(w, `{"page":{"items":[%s],"next":null}}`, item(0))

@@ -65,9 +65,9 @@ var errTooMuch = errors.New("more is missing than fits in memory")
 
 // do goes through the whole stretch of time.
 func (r *run) do(ctx context.Context) error {
-	slices := []span{r.whole}
-	for len(slices) > 0 {
-		s := slices[0]
+	left := []span{r.whole}
+	for len(left) > 0 {
+		s := left[0]
 		before := r.p
 		missing, err := r.list(ctx, s)
 		if errors.Is(err, errTooMuch) {
@@ -75,7 +75,7 @@ func (r *run) do(ctx context.Context) error {
 			r.p = before
 			r.p.Pages = pages
 			half := s.since.Add((s.length() / 2).Truncate(sliceMin))
-			slices = append([]span{{s.since, half}, {half, s.until}}, slices[1:]...)
+			left = append([]span{{s.since, half}, {half, s.until}}, left[1:]...)
 			continue
 		}
 		if err != nil {
@@ -87,7 +87,7 @@ func (r *run) do(ctx context.Context) error {
 		if len(r.awaited) == 0 {
 			r.advance(s.until)
 		}
-		slices = slices[1:]
+		left = left[1:]
 	}
 	return r.await(ctx)
 }
@@ -389,7 +389,7 @@ func (r *run) await(ctx context.Context) error {
 				"within %v: the next run asks for them once more", len(left), r.p.Requested,
 				r.service.o.arrival)}
 		}
-		r.wait(fmt.Sprintf("%d events that were asked for again", len(left)))
+		r.wait(fmt.Sprintf("what was asked for again: %d of %d", len(left), r.p.Requested))
 		if err := sleep(ctx, arrivalPoll); err != nil {
 			return err
 		}

@@ -41,6 +41,7 @@ func (s *Service) look(ctx context.Context, now time.Time) {
 			defer s.mu.Unlock()
 			f := s.fileOf(t.Name)
 			f.state.Ended, f.state.Failed, f.state.Run = time.Now().UnixNano(), true, nil
+			s.save(t.Name, f)
 		})
 	}
 }

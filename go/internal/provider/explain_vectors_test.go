@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
@@ -23,8 +24,9 @@ var unexplained = []string{
 	"plaid-sandbox-odd-encoding", "postmark-odd-encoding", "rfc9421-odd-encoding",
 }
 
-// An explanation judges as the judge does; for a key that is merely another one it knows no mistake,
-// whatever the family of the scheme; a header that came twice and an odd spelling it finds.
+// An explanation judges as the judge does. For a key that is merely another one it knows no mistake,
+// whatever the family of the scheme; a field that came twice and an odd spelling it finds. It shows
+// no secret, not even one that is a part of the signed text.
 func TestEverySendersVectorsAreExplained(t *testing.T) {
 	sets, err := vectors.Read("catalogue/testdata/vectors")
 	if err != nil {
@@ -55,6 +57,13 @@ func TestEverySendersVectorsAreExplained(t *testing.T) {
 			}
 			if got := e.Verdict.Outcome.String(); got != v.Expect && !slices.Contains(v.Also, got) {
 				t.Errorf("%s: %s, want %s", v.ID, got, v.Expect)
+			}
+			for _, secret := range v.Secrets {
+				for _, way := range e.Ways {
+					if len(secret.Value) > 3 && bytes.Contains(way.Signed, []byte(secret.Value)) {
+						t.Errorf("%s: a secret is in %q", v.ID, way.Signed)
+					}
+				}
 			}
 			broken := v.Kind == "odd-encoding" || v.Kind == "duplicate-header"
 			proven := len(e.Findings) > 0 && e.Findings[0].Proven

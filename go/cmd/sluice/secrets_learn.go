@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os/signal"
 	"syscall"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/go/internal/keyring"
+	"sluice/go/internal/provider/catalogue"
 	pb "sluice/proto/sluice/v1"
 )
 
@@ -27,10 +29,11 @@ func secretsLearnCommand() *cobra.Command {
 		Use: "learn SOURCE", Short: "take the secret that the sender's next handshake brings",
 		Args: cobra.ExactArgs(1),
 		Long: `Some senders make the secret up and hand it over when a webhook is set up (Asana, Notion).
-Such a handshake proves nothing: whoever makes it decides what the source believes from then on. So
-the daemon takes a secret only after this command, for a while, and no more than are asked for; at all
-other times it answers 401 and shows a problem in status. The command waits until they have come, and
-says from which address: make sure that it is the sender's. Interrupted, it ends the leave.
+Such a handshake proves nothing: whoever makes it decides what the source believes from then on.
+So the daemon takes a secret only after this command, for a while, and no more than are asked for;
+at all other times it answers 401 and shows a problem in status. The command waits until they have
+come, and says from which address: make sure that it is the sender's. Interrupted, it ends the
+leave.
 
 Called on the daemon's host, as its user or as root. A secret that the sender wants to see again
 (Notion) is printed with --show, which needs what secrets_key of the config refers to.`,
@@ -39,6 +42,9 @@ Called on the daemon's host, as its user or as root. A secret that the sender wa
   sluice secrets learn asana --replace --for 1h --config /etc/sluice/sluice.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
+			if show && detach {
+				return usagef("--show waits for the secret and --detach does not: keep one")
+			}
 			admin.config = where.config
 			before, err := sourceSecrets(cmd, &admin, name)
 			if err != nil {
@@ -49,8 +55,11 @@ Called on the daemon's host, as its user or as root. A secret that the sender wa
 				return err
 			}
 			window, err := store.OpenWindow(name, span, count, replace)
+			if io := (*fs.PathError)(nil); err != nil && !errors.As(err, &io) {
+				err = usage(err)
+			}
 			if err != nil {
-				return usage(err)
+				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "source %s takes %s until %s: have the sender make its "+
 				"handshake now\n", name, plural(uint64(count), "secret", "secrets"),
@@ -76,11 +85,11 @@ Called on the daemon's host, as its user or as root. A secret that the sender wa
 		"drop those that earlier handshakes brought, once the new one has come")
 	cmd.Flags().BoolVar(&show, "show", false, "print the secret itself")
 	cmd.Flags().BoolVar(&detach, "detach", false, "do not wait")
-	cmd.MarkFlagsMutuallyExclusive("show", "detach")
 	return cmd
 }
 
-// sourceSecrets asks the daemon for the secrets of a source, by their origins.
+// sourceSecrets asks the daemon for the secrets of a source, by their origins. One whose provider
+// brings none in a handshake is the caller's fault.
 func sourceSecrets(cmd *cobra.Command, admin *daemonFlags, name string) (map[string]bool, error) {
 	var found map[string]bool
 	err := admin.call(cmd, func(ctx context.Context, d *remote) error {
@@ -91,7 +100,11 @@ func sourceSecrets(cmd *cobra.Command, admin *daemonFlags, name string) (map[str
 			return err
 		}
 		for _, source := range s.GetSources() {
-			if source.GetName() == name {
+			if scheme, known := catalogue.Lookup(source.GetProvider()); source.GetName() == name {
+				if known && !learns(scheme) {
+					return usagef("%s brings no secret in a handshake: name one under secrets in the "+
+						"config", source.GetProvider())
+				}
 				found = map[string]bool{}
 				for _, secret := range source.GetSecrets() {
 					found[secret.GetOrigin()] = true
@@ -117,8 +130,8 @@ func awaitSecrets(ctx context.Context, store *keyring.Store, name string, w keyr
 		case !open && time.Now().Before(w.Until):
 			return nil
 		case !open:
-			return errors.Join(errors.New("no handshake has brought a secret in time: is the source's "+
-				"address the one that the sender has?"), store.CloseWindow(name))
+			return errors.Join(errors.New("no handshake has brought a secret in time: has the sender "+
+				"the address of the source?"), store.CloseWindow(name))
 		}
 		select {
 		case <-ctx.Done():

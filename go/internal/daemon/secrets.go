@@ -198,8 +198,8 @@ func (d *Daemon) carried(name string) (c admin.Carried) {
 	return c
 }
 
-// observeSecrets are the secrets of all sources for metrics. Where several of a source come from one
-// place, they are told apart by a number.
+// observeSecrets are the secrets of all sources for metrics. Where several of a source come from
+// one place, they are told apart by a number.
 func (d *Daemon) observeSecrets() (all []observe.Secret) {
 	for name, list := range d.keys.Statuses() {
 		seen := map[string]int{}

@@ -487,3 +487,39 @@ func TestCloseEndsAFetch(t *testing.T) {
 		t.Error("a fetch runs after the end")
 	}
 }
+
+func TestPlacesWithKeysInUseGiveNoRoom(t *testing.T) {
+	c := newClock()
+	f := New(Options{Now: c.now})
+	defer f.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := map[string]*provider.PublicKey{"": {}}
+	for i := range placesMax {
+		f.places[place{id: fmt.Sprint(i)}] = &entry{keys: key, used: c.now()}
+	}
+	if f.mayBegin(c.now()) {
+		t.Error("a key in use was forgotten for a stranger's")
+	}
+	c.pass(lifetimeMax / 2)
+	f.places[place{id: "7"}].used = c.now()
+	c.pass(lifetimeMax / 2)
+	if !f.mayBegin(c.now()) || len(f.places) != placesMax-1 || f.places[place{id: "7"}] == nil {
+		t.Errorf("keys that nobody used for a day take the room: %d places", len(f.places))
+	}
+}
+
+func TestAKeyOfAnotherIDIsNotTheOneThatWasAskedFor(t *testing.T) {
+	one := newP256(t)
+	s := newSender(t, text(jwk("other", &one.PublicKey)))
+	f := fetcher(t, s, newClock())
+	from := &provider.Remote{Form: provider.RemoteJWK, URL: s.URL}
+	for id, want := range map[string]provider.KeyState{
+		"other": provider.KeyKnown, "mine": provider.KeyUnknown,
+	} {
+		_, state := settle(t, f, provider.KeyName{From: from, URL: s.URL, ID: id})
+		if state != want {
+			t.Errorf("%s: %d", id, state)
+		}
+	}
+}

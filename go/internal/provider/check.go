@@ -389,6 +389,9 @@ func (v *Variant) checkPart(p *Part, signs *signedText) error {
 		if p.Role == "" {
 			return errors.New("secret: role is missing")
 		}
+		if p.Source.Kind != SourceNone {
+			return v.checkSource(p.Source)
+		}
 	case PartHeaders:
 		if err := v.checkSource(p.Source); err != nil {
 			return err

@@ -377,6 +377,9 @@ func (b *builder) part(p *Part, v *variant) part {
 		compiled.from = b.place(p.Source, v)
 	case PartSecret:
 		compiled.literal = []byte(p.Role)
+		if p.Source.Kind != SourceNone {
+			compiled.from = b.place(p.Source, v)
+		}
 	}
 	if from := v.Timestamp.From; p.Kind == PartHeaders && from.Kind == SourceHeader {
 		compiled.must = strings.ToLower(from.Name)
@@ -409,7 +412,8 @@ func (b *builder) handshakes(rules []Handshake, learn bool) {
 }
 
 func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error {
-	roles, signed := map[string]bool{}, s.signedRoles()
+	roles := map[string]bool{}
+	signed, needed := s.signedRoles()
 	for _, rule := range s.Handshakes {
 		for _, match := range rule.Match {
 			roles[match.Secret] = match.Secret != ""
@@ -450,7 +454,7 @@ func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error 
 			return &SecretError{Index: i, Reason: err.Error()}
 		}
 	}
-	for _, role := range signed {
+	for _, role := range needed {
 		if !slices.ContainsFunc(secrets, func(s Secret) bool { return s.Role == role }) {
 			return fmt.Errorf("the sender signs a value that it does not send: "+
 				"configure it as a secret with the role %s", role)
@@ -471,17 +475,21 @@ func (b *builder) keyless() bool {
 	})
 }
 
-// signedRoles are the roles of the secrets that are a part of the signed text.
-func (s *Scheme) signedRoles() []string {
-	var roles []string
+// signedRoles are the roles of the secrets that are a part of the signed text, and needed those
+// without which there is none.
+func (s *Scheme) signedRoles() (signed, needed []string) {
 	for i := range s.AnyOf {
 		for _, part := range s.AnyOf[i].Content {
-			if part.Kind == PartSecret && !slices.Contains(roles, part.Role) {
-				roles = append(roles, part.Role)
+			if part.Kind != PartSecret {
+				continue
+			}
+			register(&signed, part.Role)
+			if part.Source.Kind == SourceNone {
+				register(&needed, part.Role)
 			}
 		}
 	}
-	return roles
+	return signed, needed
 }
 
 // anyRole lets every secret play a role that none was given: a source with a single secret uses it

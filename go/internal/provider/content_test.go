@@ -148,9 +148,9 @@ func TestASignatureInAForm(t *testing.T) {
 }
 
 func TestTimesHaveTheirOwnFormsAndDistances(t *testing.T) {
-	at := Source{SourceHeader, "X-Time"}
+	sentAt := Source{SourceHeader, "X-Time"}
 	s := over(Variant{Timestamp: Timestamp{
-		From: at, Format: HTTPDate, Tolerance: time.Minute, Future: 5 * time.Second,
+		From: sentAt, Format: HTTPDate, Tolerance: time.Minute, Future: 5 * time.Second,
 	}}, Part{Kind: PartTimestamp}, Part{Kind: PartBody})
 	v := compile(t, s, Options{}, "k")
 	const sent = "Sun, 06 Nov 1994 08:49:37 GMT"
@@ -162,11 +162,11 @@ func TestTimesHaveTheirOwnFormsAndDistances(t *testing.T) {
 		"Sun Nov  6 08:49:37 1994":       {784111777: Malformed},
 		"784111777":                      {784111777: Malformed},
 	} {
-		for now, outcome := range want {
+		for at, outcome := range want {
 			r := request("b", "X-Time", text, "X-Sig", signBody("k", text+"b"))
-			r.ReceivedNS = now * 1e9
+			r.ReceivedNS = at * 1e9
 			if got := v.Verify(r); got.Outcome != outcome {
-				t.Errorf("%s at %d: %s, want %s", text, now, got.Outcome, outcome)
+				t.Errorf("%s at %d: %s, want %s", text, at, got.Outcome, outcome)
 			}
 		}
 	}
@@ -185,7 +185,7 @@ func TestTimesHaveTheirOwnFormsAndDistances(t *testing.T) {
 		}
 	}
 	for _, change := range []func(*Variant){
-		func(v *Variant) { v.Timestamp.From = at; v.Content = []Part{{Kind: PartTimestamp}} },
+		func(v *Variant) { v.Timestamp.From = sentAt; v.Content = []Part{{Kind: PartTimestamp}} },
 		func(v *Variant) { v.UnsignedBody = true },
 	} {
 		s := *optional
@@ -209,5 +209,28 @@ func TestAPrefixMayBeOptional(t *testing.T) {
 	}
 	if got := v.Verify(request("b", "X-Sig", "sha256=sha256="+text[7:])); got.Outcome == OK {
 		t.Error("the prefix twice")
+	}
+}
+
+func TestASharedKeyTellsWhoseEventItIs(t *testing.T) {
+	topic := Part{Kind: PartSecret, Role: "topic", Source: Source{SourceJSON, "/topic"}}
+	s := over(Variant{UnsignedBody: true}, literal("topic:"), topic)
+	mine := []Secret{{Value: "k"}, {Value: "a", Role: "topic"}, {Value: "b", Role: "topic"}}
+	for _, test := range []struct {
+		secrets []Secret
+		topic   string
+		want    Outcome
+	}{
+		{mine, "a", OK}, {mine, "b", OK}, {mine, "stranger", BadSignature}, {mine[:1], "any", OK},
+	} {
+		v, err := Compile(s, test.secrets, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := v.Verify(request(`{"topic":"`+test.topic+`"}`, "X-Sig",
+			signBody("k", "topic:"+test.topic)))
+		if got.Outcome != test.want {
+			t.Errorf("%s: %s (%s)", test.topic, got.Outcome, got.Detail)
+		}
 	}
 }

@@ -151,7 +151,9 @@ const (
 	PartBodyCRC32
 	PartBodySHA256
 	// PartSecret is the value of the configured secret with the role Role: what both sides know and
-	// the sender signs without sending it.
+	// the sender signs without sending it. With a Source it is the value there, which must then be one
+	// of the configured ones, if there are any: where a sender signs for everybody with one key, that
+	// tells whose event it is.
 	PartSecret
 	// PartHeaders is a list of header fields that the request itself names, in List form.
 	PartHeaders

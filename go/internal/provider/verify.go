@@ -302,12 +302,7 @@ func (v *Verifier) made(r *Request, p *part) ([]byte, Outcome, string) {
 		hex.Encode(v.hashText[:], sum[:])
 		return v.hashText[:], OK, ""
 	case PartSecret:
-		for _, role := range v.program.roles {
-			if role.name == string(p.literal) && role.valid.holds(r.ReceivedNS) {
-				return role.value, OK, ""
-			}
-		}
-		return nil, BadSignature, "no secret of the role " + string(p.literal) + " is valid now"
+		return v.known(r, p)
 	case PartHeaders:
 		names, outcome, detail := v.need(r, &p.from)
 		if outcome != OK {
@@ -320,6 +315,32 @@ func (v *Verifier) made(r *Request, p *part) ([]byte, Outcome, string) {
 		return v.listed, OK, ""
 	}
 	return p.literal, OK, ""
+}
+
+// known is the text of a PartSecret.
+func (v *Verifier) known(r *Request, p *part) ([]byte, Outcome, string) {
+	var sent []byte
+	if p.from.kind != SourceNone {
+		value, outcome, detail := v.need(r, &p.from)
+		if outcome != OK {
+			return nil, outcome, detail
+		}
+		sent = value
+	}
+	configured := false
+	for _, role := range v.program.roles {
+		if role.name != string(p.literal) {
+			continue
+		}
+		configured = true
+		if role.valid.holds(r.ReceivedNS) && (sent == nil || bytes.Equal(role.value, sent)) {
+			return role.value, OK, ""
+		}
+	}
+	if sent != nil && !configured {
+		return sent, OK, ""
+	}
+	return nil, BadSignature, "no secret of the role " + string(p.literal) + " fits now"
 }
 
 // bodyFits holds the body against the hash that is signed in its place, if the scheme has one.

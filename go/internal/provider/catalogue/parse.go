@@ -199,7 +199,10 @@ func partOf(m *block) provider.Part {
 			Optional: true, Before: m.text("before"), After: m.text("after"),
 		}
 	case m.values["secret"] != nil:
-		p = provider.Part{Kind: provider.PartSecret, Role: m.text("secret")}
+		p = provider.Part{
+			Kind: provider.PartSecret, Role: m.text("secret"),
+			Source: value(m, "from", provider.ParseSource),
+		}
 	case m.values["headers"] != nil:
 		p = provider.Part{
 			Kind: provider.PartHeaders, Source: value(m, "headers", provider.ParseSource),

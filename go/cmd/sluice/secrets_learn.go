@@ -143,7 +143,9 @@ func awaitSecrets(ctx context.Context, store *keyring.Store, name string, w keyr
 }
 
 // listLearned shows the secrets that the source has now and had not before.
-func listLearned(cmd *cobra.Command, admin *daemonFlags, name string, before map[string]bool) error {
+func listLearned(
+	cmd *cobra.Command, admin *daemonFlags, name string, before map[string]bool,
+) error {
 	now, err := sourceSecrets(cmd, admin, name)
 	if err != nil {
 		return err

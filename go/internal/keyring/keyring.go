@@ -22,9 +22,9 @@ type Wanted struct {
 	// Learns tells that a handshake may bring secrets, and First that one may do so unasked while the
 	// source has none at all.
 	Learns, First bool
-	// Compile makes what proves the source's requests of secrets, and gives how to put it in force.
-	// Each event that it proves is told to the second one, by the index of the secret. It is called
-	// with the ring locked and calls nothing of it.
+	// Compile makes what proves the source's requests of the secrets, and gives how to put it in
+	// force. Each event that it proves is to be told to the function, by the index of the secret.
+	// Compile is called with the ring locked and calls nothing of it.
 	Compile func([]provider.Secret, func(secret int, atNS int64)) (put func(), err error)
 }
 
@@ -132,7 +132,7 @@ func Open(o Options) *Ring {
 
 // Prepare reads the secrets of a config and puts them in force where its sources are judged. A
 // secret that cannot be read now and that another set has stays as it is there. Commands are run
-// again where fresh is set, else only those whose secret nobody has. The error is *Faults, joined.
+// again where fresh is set, else only those whose secret nobody has. Its errors are of *Fault.
 func (r *Ring) Prepare(ctx context.Context, wanted []Wanted, fresh bool) (*Set, error) {
 	set := &Set{sources: make(map[uint32]*source, len(wanted))}
 	outputs := r.runAll(ctx, wanted, fresh)

@@ -241,6 +241,32 @@ func TestAReconciliationThatIsKilledGoesOnAndTakesNothingTwice(t *testing.T) {
 	}
 }
 
+func TestNothingIsTakenInWhileTheJournalStandsStill(t *testing.T) {
+	f, to := newForge(t), newSink(t)
+	i := install(t, "sources:\n"+githubSource("github", "durable", "billing")+
+		f.block(", take: payload")+"    deadline: 1s\ndestinations:\n"+to.config("billing"))
+	f.i = i
+	guids := []string{"d-1", "d-2", "d-3"}
+	for _, guid := range guids { // nobody listens yet
+		f.send(guid, false)
+	}
+	i.start()
+	i.mustRun("fault", "set", "journal.write", "error", "EIO")
+	f.send("last", false)
+	ended := make(chan struct{})
+	go func() {
+		_, _, _ = i.run("reconcile", "github")
+		close(ended)
+	}()
+	eventually(t, "it waits for the journal", func() bool {
+		s := i.status().GetSources()[0].GetReconciled()
+		return strings.HasPrefix(s.GetWaiting(), "the journal")
+	})
+	i.mustRun("fault", "clear")
+	<-ended
+	i.onceEachDelivery(to, append(guids, "last"))
+}
+
 func TestASourceThatSendsNothingIsSilentAndTheDaemonStaysReady(t *testing.T) {
 	i := install(t, "sources:\n"+githubSource("github", "durable", "")+"    silence: 2s\n"+
 		githubSource("patient", "durable", "")+"    silence: off\n"+"destinations: {}\n")

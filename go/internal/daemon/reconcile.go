@@ -115,8 +115,8 @@ func (d *Daemon) senders() (list []reconcile.Sender) {
 	return list
 }
 
-// withSilent adds the sources that are silent to what an operator should look at. They are no reason
-// not to be ready.
+// withSilent adds the sources that are silent to what an operator should look at. They are no
+// reason not to be ready.
 func (d *Daemon) withSilent(problems []string) []string {
 	p := d.plan.Load()
 	if p == nil {

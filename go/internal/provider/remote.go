@@ -180,8 +180,7 @@ func (r *Remote) check(v *Variant) error {
 		return faultAt("hosts", "%d are more than %d", len(r.Hosts), keyHostsMax)
 	case strings.Count(r.Path, "*") > 1 || r.Path != "" && r.Path[0] != '/':
 		return faultAt("path", "want a path with at most one *")
-	case !named && r.Form == RemoteCertificate && v.KeyID.Kind != SourceNone,
-		named && v.KeyID.Kind != SourceNone:
+	case (named || r.Form == RemoteCertificate) && v.KeyID.Kind != SourceNone:
 		return faultAt("form", "the URL names the key, so there is no key_id")
 	case !named && r.Form != RemoteCertificate && v.KeyID.Kind == SourceNone:
 		return faultAt("form", "the request must name its key with key_id")

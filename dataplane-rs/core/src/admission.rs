@@ -14,9 +14,9 @@
 //! senders that probe with wrong signatures, sources nearly disabled or without a success for long.
 //! It is a few slots beyond the limit and bounded by two rates, for each source and for all.
 //!
-//! A *heavy* request takes long to judge, and what lies behind it in the lane waits for that. So the
-//! weight of those that one worker admits and are not answered is bounded, and over a share of the
-//! slots they go last, whatever their class. Who goes last is held, and stands in nobody's way.
+//! A *heavy* request takes long to judge, and what lies behind it in the lane waits for that. So
+//! the weight of those that one worker admits and are not answered is bounded, and over a share of
+//! the slots they go last, whatever their class. Who goes last is held, and in nobody's way.
 //!
 //! A *ring* request takes no slot: the lane bounds it. While its lane is half full it is held, in
 //! the same classes, and it goes on as soon as there is room again.

@@ -36,14 +36,15 @@ impl Worker {
     ) -> bool {
         conn.reader.restart();
         conn.seq = conn.seq.wrapping_add(1);
-        if let Some(reason) = self.refused_at_once(&request) {
+        let handshake = self.is_handshake_like(&whole, &request);
+        if let Some(reason) = self.refused_at_once(&request, handshake) {
             self.shed_whole(io, conn, whole, &mut request, reason);
             return false;
         }
         if request.id_in_body && self.is_pressed() {
             self.identify(conn, &mut request, whole.head, Some(whole.body));
         }
-        let offer = self.offer_of(conn, &whole, &request);
+        let offer = self.offer_of(conn, &request, handshake);
         if offer.ring && !self.watch_lane() {
             self.shed_whole(io, conn, whole, &mut request, ShedReason::Stopping);
             return false;
@@ -91,19 +92,25 @@ impl Worker {
         }
     }
 
-    fn offer_of(&self, conn: &Conn, whole: &Whole<'_>, request: &Request) -> Offer {
-        let (head, routed) = (&request.head, &request.routed);
-        let body_bytes = whole.body.len() as u64;
+    /// Whether a request looks like a question of its sender. The worker's fields are its own.
+    fn is_handshake_like(&self, whole: &Whole<'_>, request: &Request) -> bool {
+        let routed = &request.routed;
         let route = self.config.routes.of_source(routed.slot, routed.source_id);
+        let body_bytes = whole.body.len() as u64;
+        route.is_some_and(|route| {
+            route.is_handshake_like(&request.head, whole.head, &self.fields, body_bytes)
+        })
+    }
+
+    fn offer_of(&self, conn: &Conn, request: &Request, handshake: bool) -> Offer {
+        let routed = &request.routed;
         Offer {
             token: conn.token(),
             source: routed.slot,
             priority: routed.priority,
             never_retries: routed.never_retries,
             repeat: request.repeat,
-            handshake: route.is_some_and(|route| {
-                route.is_handshake_like(head, whole.head, &self.fields, body_bytes)
-            }),
+            handshake,
             probes: routed.probes,
             guard_after: routed.guard_after,
             until_ns: routed.until_ns,
@@ -140,13 +147,14 @@ impl Worker {
         self.shed(io, conn, reason);
     }
 
-    /// What no slot would help against.
-    fn refused_at_once(&mut self, request: &Request) -> Option<ShedReason> {
+    /// What no slot would help against. A handshake needs no journal: the control plane answers it,
+    /// or says that it was none.
+    fn refused_at_once(&mut self, request: &Request, handshake: bool) -> Option<ShedReason> {
         if self.failed {
             return Some(ShedReason::Stopping);
         }
         let page = self.plane.control.page();
-        if page.writable() == 0 || page.journal_full() != 0 {
+        if !handshake && (page.writable() == 0 || page.journal_full() != 0) {
             return Some(ShedReason::Journal);
         }
         if let Some(rate) = request.routed.rate

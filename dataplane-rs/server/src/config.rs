@@ -41,7 +41,8 @@ pub struct Config {
     pub handshake_timeout_ns: u64,
     /// TLS handshakes of the whole process; `None` is unbounded.
     pub handshake_rate: Option<Rate>,
-    /// Sum of the weights of one worker's unanswered requests from which on heavy ones wait; 0: none.
+    /// Sum of the weights of one worker's unanswered requests from which on heavy ones wait; 0:
+    /// none.
     pub verify_weight_max: u32,
     /// One for each row of listening sockets.
     pub listeners: Vec<Listener>,

@@ -1,9 +1,9 @@
 //! The frames of one lane that hold a slot or a weight, or held one and were not given back yet.
 //!
 //! Both belong to a frame, not to its connection: they end with the frame's reply, or when the
-//! control plane gives the frame's room back, whichever comes first. Each is counted once, whatever
-//! the control plane says twice. Frames of sources that are acknowledged at `ring` take no slot, and
-//! are among these only for their weight.
+//! control plane gives the frame's room back, whichever comes first. Each is counted once,
+//! whatever the control plane says twice. Frames of sources that are acknowledged at `ring` take
+//! no slot, and are among these only for their weight.
 
 use std::collections::VecDeque;
 

@@ -28,8 +28,8 @@ type Source struct {
 	Unverified bool
 	// Enforce false takes what does not hold as well, and marks it.
 	Enforce bool
-	// URL is the public URL, for schemes that sign it. Where it has no query, that of a request belongs
-	// to it.
+	// URL is the public URL, for schemes that sign it. Where it has no query, that of a request
+	// belongs to it.
 	URL string
 	// Dedup is the window; 0 is off.
 	Dedup time.Duration
@@ -171,6 +171,11 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 	}
 	if found.Response != nil && found.Outcome == provider.OK {
 		return j.respond(source, tally, e.Peer().Addr(), found.Response), nil
+	}
+	// The data plane lets what looks like a handshake through to a journal that takes nothing. What
+	// is none is told at once what all others are told, or it would keep the place of those that are.
+	if down := j.service.downNS.Load(); down != 0 && d.AdmittedNS() > down {
+		return verdict{state: shmabi.StateRefused, code: 503}, nil
 	}
 	v := verdict{
 		state: shmabi.StateVerified, code: 200, ack: source.Ack, route: source.Route,

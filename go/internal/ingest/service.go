@@ -64,6 +64,9 @@ type Service struct {
 	feeds   []*feed // replaced whole, never changed in place
 	tallies sync.Map
 
+	// downNS is since when the journal takes no groups, boot clock; 0: it does.
+	downNS atomic.Uint64
+
 	heavy *heavy
 	waits *waits
 	boot  func() uint64 // ns, the clock of until_ns

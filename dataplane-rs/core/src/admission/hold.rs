@@ -141,10 +141,10 @@ impl Admission {
             .sum()
     }
 
-    /// Bounds the weight of what this worker admits and is not answered. Up to `share` heavy requests
-    /// wait like all others; from there on they go where nobody else waits for a slot; from `max` on
-    /// they do not, so others go past them. `max` 0: they are like all others. One that comes by the
-    /// floor goes on.
+    /// Bounds the weight of what this worker admits and is not answered. Up to `share` heavy
+    /// requests wait like all others; from there on they go where nobody else waits for a slot;
+    /// from `max` on they do not, so others go past them. `max` 0: they are like all others. One
+    /// that comes by the floor goes on.
     pub fn bound_weight(&mut self, share: u32, max: u32, slots: &Slots) {
         (self.weight_share, self.weight_max) = match max {
             0 => (u64::MAX, u64::MAX),

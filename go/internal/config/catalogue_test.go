@@ -83,7 +83,8 @@ func testProvider(name string) (Provider, bool) {
 	case "twilio":
 		return Provider{NeedsSecret: true, SignsURL: true}, true
 	case "strict":
-		return Provider{NeedsSecret: true, CheckSecrets: func(secrets []Secret, _ bool) (faults []SecretFault) {
+		p := Provider{NeedsSecret: true}
+		p.CheckSecrets = func(secrets []Secret, _ bool) (faults []SecretFault) {
 			for i, secret := range secrets {
 				if !strings.HasPrefix(string(secret.Reveal()), "whsec_") {
 					faults = append(faults, SecretFault{i, "it does not begin with whsec_"})
@@ -93,7 +94,8 @@ func testProvider(name string) (Provider, bool) {
 				faults = append(faults, SecretFault{-1, "at most two keys"})
 			}
 			return faults
-		}}, true
+		}
+		return p, true
 	}
 	return Provider{}, false
 }

@@ -48,8 +48,8 @@ type Provider struct {
 	// CheckSecrets says which of a source's secrets cannot be keys of this provider; nil takes all.
 	// What it says must not repeat a secret.
 	CheckSecrets func(secrets []Secret, allowLegacy bool) []SecretFault
-	// Batches: it sends several events in one body. SignsURL: what it signs begins with the URL that it
-	// was given.
+	// Batches: it sends several events in one body. SignsURL: what it signs begins with the URL that
+	// it was given.
 	Batches, SignsURL bool
 }
 

@@ -4,7 +4,7 @@ package daemon
 // lies behind them in the lane waits for as many of about 100 µs.
 const verifyWeightMax = 32
 
-// weigh tells the data plane which sources' proofs take long. A proof that is not there yet does not.
+// weigh tells the data plane which sources' proofs take long. One that is not there yet does not.
 func (p *plan) weigh() {
 	p.snapshot.VerifyWeightMax = verifyWeightMax
 	for _, s := range p.snapshot.Sources {

@@ -33,8 +33,8 @@ func NewID(lane LaneID, position, receivedNS uint64) ID {
 	return id
 }
 
-// Item is the ID of an event that was made of this one, by its number: the same whenever it is made.
-// It keeps the time.
+// Item is the ID of an event that was made of this one, by its number: the same whenever it is
+// made. It keeps the time.
 func (id ID) Item(number uint32) ID {
 	var seed [20]byte
 	copy(seed[:16], id[:])

@@ -1,7 +1,7 @@
 // Package split makes an event of each item of a body that holds several, durably and exactly once.
 //
-// It delivers nothing itself: the events that it makes go where their route says. The original stays
-// as it came, with this as its only destination. It keeps no state and no queue.
+// It delivers nothing itself: the events that it makes go where their route says. The original
+// stays as it came, with this as its only destination. It keeps no state and no queue.
 //
 // # What a crash leaves
 //

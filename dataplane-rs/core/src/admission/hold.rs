@@ -253,7 +253,7 @@ impl Admission {
         if !may_use || !slots.has_floor(now_ns, offer.source, !is_urgent, numbers) {
             return Floor::Closed;
         }
-        let has_slot = offer.ring || slots.take_floor(numbers);
+        let has_slot = offer.ring || slots.take_floor(!is_urgent, numbers);
         if !has_slot && (!is_urgent || numbers.is_codel()) {
             return Floor::Closed;
         }

@@ -323,9 +323,14 @@ impl Slots {
         [&self.source(source).floor, &self.buckets.0.floor]
     }
 
-    /// Takes a slot of the floor's, of which there are some beyond the limit.
-    pub(super) fn take_floor(&self, numbers: &Numbers) -> bool {
-        self.take(numbers.limit.saturating_add(numbers.floor_slots))
+    /// Takes a slot of the floor's, of which there are some beyond the limit. `comes_last` leaves
+    /// half of them to others: what it has may stay taken for as long as the store stands still.
+    pub(super) fn take_floor(&self, comes_last: bool, numbers: &Numbers) -> bool {
+        let slots = match comes_last {
+            true => numbers.floor_slots.div_ceil(2),
+            false => numbers.floor_slots,
+        };
+        self.take(numbers.limit.saturating_add(slots))
     }
 
     /// Gives a slot back.

@@ -233,6 +233,9 @@ func TestHandshakesAreAnsweredWithoutDiskDestinationOrSlot(t *testing.T) {
 	}
 	// No slot is left, and as many wait as may.
 	o := hear(i)
+	if code := o.send("filler", "first"); code != 200 {
+		t.Fatalf("first of filler: %d", code)
+	}
 	o.jam()
 	o.flood("filler", ids("held", 12))
 	for n := range list {

@@ -25,12 +25,14 @@ var layers = []layer{
 	{name: "faces", packages: []string{"shm-abi/shmabi", "proto/sluice/v1"}},
 	{name: "pure", siblings: true, standard: true, packages: []string{
 		"go/internal/admission", "go/internal/breaker", "go/internal/event",
-		"go/internal/faultpoint", "go/internal/provider", "go/internal/retry",
+		"go/internal/faultpoint", "go/internal/provider", "go/internal/retry", "go/internal/rhythm",
 	}},
 	{name: "adapters", imports: []string{"faces", "pure"}, packages: []string{
 		"go/internal/config", "go/internal/dataplane", "go/internal/destination",
-		"go/internal/doctor", "go/internal/gameday", "go/internal/gaps", "go/internal/lane",
-		"go/internal/listen", "go/internal/observe", "go/internal/provider/catalogue",
+		"go/internal/doctor", "go/internal/gameday", "go/internal/gaps", "go/internal/keyfetch",
+		"go/internal/keyring",
+		"go/internal/lane", "go/internal/listen", "go/internal/observe",
+		"go/internal/provider/catalogue",
 		"go/internal/share", "go/internal/signal", "go/internal/store", "go/internal/tlsfiles",
 	}},
 	{name: "services", imports: []string{"faces", "pure", "adapters"}, packages: []string{

@@ -84,6 +84,7 @@ fn main() {
                 handshake: false,
                 probes: false,
                 guard_after: 10,
+                weight: 0,
                 until_ns: u64::MAX,
                 ring: false,
             }
@@ -146,6 +147,7 @@ fn main() {
             handshake: false,
             probes: false,
             guard_after: 0,
+            weight: 0,
             until_ns: u64::MAX,
             ring: false,
         };

@@ -14,6 +14,10 @@
 //! senders that probe with wrong signatures, sources nearly disabled or without a success for long.
 //! It is a few slots beyond the limit and bounded by two rates, for each source and for all.
 //!
+//! A *heavy* request takes long to judge, and what lies behind it in the lane waits for that. So
+//! the weight of those that one worker admits and are not answered is bounded, and over a share of
+//! the slots they go last, whatever their class. Who goes last is held, and in nobody's way.
+//!
 //! A *ring* request takes no slot: the lane bounds it. While its lane is half full it is held, in
 //! the same classes, and it goes on as soon as there is room again.
 //!
@@ -57,6 +61,7 @@
 //!     guard_after: 0,
 //!     until_ns: 9_000_000_000,
 //!     ring: false,
+//!     weight: 0,
 //! };
 //! assert_eq!(admission.offer(0, &offer(1), &numbers, &slots), (Class::Default, Verdict::Admit));
 //! let held = admission.offer(0, &offer(2), &numbers, &slots);

@@ -306,6 +306,7 @@ impl World {
             guard_after: source.guard_after,
             until_ns: self.now_ns + seed.below(900) * MS,
             ring: seed.chance(4),
+            weight: 0,
         };
         let [within, over] = self.classes(&offer);
         let (class, verdict) =
@@ -387,7 +388,11 @@ impl World {
             .is_none_or(|last_ns| now_ns - last_ns >= 10 * SECOND);
         let is_urgent = offer.handshake || offer.probes || is_guarded;
         let may = is_urgent || starves;
-        let has_slot = offer.ring || self.inflight < self.numbers.limit + self.numbers.floor_slots;
+        let floor_slots = match is_urgent {
+            true => self.numbers.floor_slots,
+            false => self.numbers.floor_slots.div_ceil(2),
+        };
+        let has_slot = offer.ring || self.inflight < self.numbers.limit + floor_slots;
         let tokens = source.floor.level(now_ns).min(self.floor.level(now_ns));
         let gets_turn = !has_slot && is_urgent && self.numbers.codel_target_ns == 0;
         if !may

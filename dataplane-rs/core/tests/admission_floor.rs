@@ -129,9 +129,9 @@ fn the_floor_is_bounded_for_each_source_for_all_and_in_slots() {
     let later = count_of(&mut sole, false, 40, SECOND, 2 * SECOND - 10 * MS);
     // Nothing in the first half of the second, then as they come.
     assert_eq!(later.iter().sum::<u32>(), 2);
-    // In slots, and a slot that is not there costs no token.
+    // In slots, of which they have half, and a slot that is not there costs no token.
     let mut sole = Sole::busy(Numbers {
-        floor_slots: 3,
+        floor_slots: 6,
         ..numbers
     });
     for source in 0..3 {
@@ -216,4 +216,23 @@ fn what_must_be_answered_is_next_where_the_floor_has_no_slot() {
         assert_eq!(waiter.token, token);
         sole.release();
     }
+}
+
+#[test]
+fn who_only_lacks_a_success_leaves_slots_of_the_floor_to_what_must_be_answered() {
+    let numbers = Numbers {
+        floor_slots: 2,
+        floor_rate_milli: 1_000_000,
+        ..NUMBERS
+    };
+    let mut sole = Sole::busy(numbers);
+    let starved = |token| offer(token, Priority::Default, token as u16);
+    assert_eq!(sole.offer(0, &starved(1)).1, Verdict::Floor);
+    let second = sole.offer(0, &starved(2)).1;
+    assert!(matches!(second, Verdict::Hold { .. }), "{second:?}");
+    let handshake = Offer {
+        handshake: true,
+        ..starved(3)
+    };
+    assert_eq!(sole.offer(0, &handshake).1, Verdict::Floor);
 }

@@ -36,14 +36,15 @@ impl Worker {
     ) -> bool {
         conn.reader.restart();
         conn.seq = conn.seq.wrapping_add(1);
-        if let Some(reason) = self.refused_at_once(&request) {
+        let handshake = self.is_handshake_like(&whole, &request);
+        if let Some(reason) = self.refused_at_once(&request, handshake) {
             self.shed_whole(io, conn, whole, &mut request, reason);
             return false;
         }
         if request.id_in_body && self.is_pressed() {
             self.identify(conn, &mut request, whole.head, Some(whole.body));
         }
-        let offer = self.offer_of(conn, &whole, &request);
+        let offer = self.offer_of(conn, &request, handshake);
         if offer.ring && !self.watch_lane() {
             self.shed_whole(io, conn, whole, &mut request, ShedReason::Stopping);
             return false;
@@ -91,23 +92,30 @@ impl Worker {
         }
     }
 
-    fn offer_of(&self, conn: &Conn, whole: &Whole<'_>, request: &Request) -> Offer {
-        let (head, routed) = (&request.head, &request.routed);
-        let body_bytes = whole.body.len() as u64;
+    /// Whether a request looks like a question of its sender. The worker's fields are its own.
+    fn is_handshake_like(&self, whole: &Whole<'_>, request: &Request) -> bool {
+        let routed = &request.routed;
         let route = self.config.routes.of_source(routed.slot, routed.source_id);
+        let body_bytes = whole.body.len() as u64;
+        route.is_some_and(|route| {
+            route.is_handshake_like(&request.head, whole.head, &self.fields, body_bytes)
+        })
+    }
+
+    fn offer_of(&self, conn: &Conn, request: &Request, handshake: bool) -> Offer {
+        let routed = &request.routed;
         Offer {
             token: conn.token(),
             source: routed.slot,
             priority: routed.priority,
             never_retries: routed.never_retries,
             repeat: request.repeat,
-            handshake: route.is_some_and(|route| {
-                route.is_handshake_like(head, whole.head, &self.fields, body_bytes)
-            }),
+            handshake,
             probes: routed.probes,
             guard_after: routed.guard_after,
             until_ns: routed.until_ns,
             ring: routed.ack == Ack::Ring,
+            weight: routed.verify_weight,
         }
     }
 
@@ -139,13 +147,14 @@ impl Worker {
         self.shed(io, conn, reason);
     }
 
-    /// What no slot would help against.
-    fn refused_at_once(&mut self, request: &Request) -> Option<ShedReason> {
+    /// What no slot would help against. A handshake needs no journal: the control plane answers it,
+    /// or says that it was none.
+    fn refused_at_once(&mut self, request: &Request, handshake: bool) -> Option<ShedReason> {
         if self.failed {
             return Some(ShedReason::Stopping);
         }
         let page = self.plane.control.page();
-        if page.writable() == 0 || page.journal_full() != 0 {
+        if !handshake && (page.writable() == 0 || page.journal_full() != 0) {
             return Some(ShedReason::Journal);
         }
         if let Some(rate) = request.routed.rate
@@ -166,8 +175,15 @@ impl Worker {
         }
     }
 
-    /// Gives one slot back that was taken then. `is_sample`: its frame became durable.
-    pub(crate) fn release_slot(&mut self, taken_ns: u64, is_sample: bool) {
+    /// Gives back what an admitted request had: its slot, if it took one then, and its weight.
+    /// `is_sample`: its frame became durable.
+    pub(crate) fn give_back(&mut self, taken_ns: Option<u64>, weight: u32, is_sample: bool) {
+        if weight > 0 {
+            self.admission.give_weight(weight, &self.plane.slots);
+        }
+        let Some(taken_ns) = taken_ns else {
+            return;
+        };
         // Counted first: who sees the slot free sees what it was.
         let took_ns = self.now_ns.saturating_sub(taken_ns);
         self.tally.slot_given_back(took_ns, is_sample);
@@ -192,8 +208,9 @@ impl Worker {
                     self.with_token(io, waiter.token, |worker, io, conn| {
                         admitted = worker.granted(io, conn, &waiter);
                     });
-                    if !admitted && !waiter.ring {
-                        self.release_slot(self.now_ns, false);
+                    if !admitted {
+                        let taken_ns = (!waiter.ring).then_some(self.now_ns);
+                        self.give_back(taken_ns, waiter.weight, false);
                     }
                 }
                 Grant::Shed(waiter, why) => {
@@ -270,17 +287,15 @@ impl Worker {
         self.shed(io, conn, reason);
     }
 
-    /// Gives the current request up as far as it is not in the lane: its place in the queue, or the
-    /// slot that it has without a frame.
+    /// Gives the current request up as far as it is not in the lane: its place in the queue, or what
+    /// it was admitted with.
     fn forget_request(&mut self, conn: &mut Conn) {
         match conn.stage {
             Stage::Held(_, ticket, _) => self.cancel(ticket),
-            Stage::LaneFull(_, taken_ns) => {
+            Stage::LaneFull(request, taken_ns) => {
                 let token = conn.token();
                 self.lane_waiting.retain(|&waiting| waiting != token);
-                if let Some(taken_ns) = taken_ns {
-                    self.release_slot(taken_ns, false);
-                }
+                self.give_back(taken_ns, request.routed.verify_weight, false);
             }
             _ => {}
         }

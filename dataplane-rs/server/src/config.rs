@@ -41,6 +41,9 @@ pub struct Config {
     pub handshake_timeout_ns: u64,
     /// TLS handshakes of the whole process; `None` is unbounded.
     pub handshake_rate: Option<Rate>,
+    /// Sum of the weights of one worker's unanswered requests from which on heavy ones wait; 0:
+    /// none.
+    pub verify_weight_max: u32,
     /// One for each row of listening sockets.
     pub listeners: Vec<Listener>,
     /// What session tickets are sealed with.
@@ -102,6 +105,7 @@ impl Config {
             kept_bytes_max: kept_bytes_max(http.receive_memory, host) as usize,
             handshake_timeout_ns: http.handshake_timeout_ns,
             handshake_rate: Rate::per_second(f64::from(http.handshake_rate)),
+            verify_weight_max: snapshot.verify_weight_max,
             listeners: listeners::rows(snapshot.listeners, host)?,
             ticket_keys: listeners::ticket_keys(&snapshot.ticket_keys)?,
         })
@@ -188,6 +192,7 @@ fn route(
         guard_after: source.guard_after,
         refused_in_row: source.refused_in_row,
         rate: Rate::per_second(source.rate),
+        verify_weight: source.verify_weight,
     })
 }
 

@@ -40,6 +40,7 @@ pub struct Routed {
     pub probes: bool,
     pub guard_after: u32,
     pub rate: Option<Rate>,
+    pub verify_weight: u32,
     /// The end of the sender's budget, boot clock.
     pub until_ns: u64,
 }
@@ -56,6 +57,7 @@ impl Routed {
             probes: route.probes,
             guard_after: route.guard_after,
             rate: route.rate,
+            verify_weight: route.verify_weight,
             until_ns: began_ns.saturating_add(route.budget_ns),
         }
     }

@@ -1,30 +1,33 @@
-//! The frames of one lane that hold a slot, or held one and were not given back yet.
+//! The frames of one lane that hold a slot or a weight, or held one and were not given back yet.
 //!
-//! A slot belongs to a frame, not to its connection: it ends with the frame's reply, or when the
-//! control plane gives the frame's room back, whichever comes first. Each is counted once, whatever
-//! the control plane says twice. Frames of sources that are acknowledged at `ring` take no slot and
-//! are not among them.
+//! Both belong to a frame, not to its connection: they end with the frame's reply, or when the
+//! control plane gives the frame's room back, whichever comes first. Each is counted once,
+//! whatever the control plane says twice. Frames of sources that are acknowledged at `ring` take
+//! no slot, and are among these only for their weight.
 
 use std::collections::VecDeque;
 
-/// A slot that a frame holds.
+/// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// When it was taken, boot clock.
-    pub taken_ns: u64,
+    /// When its slot was taken, boot clock; `None`: it took none.
+    pub taken_ns: Option<u64>,
     /// The room may be given back, and so the slot be over, long before the reply comes.
     pub until_room: bool,
     /// It was counted as one that got no answer in time.
     pub missed: bool,
+    /// What it takes to judge it.
+    pub weight: u32,
 }
 
 impl Slot {
     /// One of a frame that was just committed.
-    pub fn new(taken_ns: u64, until_room: bool) -> Slot {
+    pub fn new(taken_ns: Option<u64>, until_room: bool, weight: u32) -> Slot {
         Slot {
             taken_ns,
             until_room,
             missed: false,
+            weight,
         }
     }
 }
@@ -48,7 +51,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// A frame with a slot was committed.
+    /// A frame that holds something was committed.
     pub fn push(&mut self, from: u64, to: u64, slot: Slot) {
         self.until_room += usize::from(slot.until_room);
         let slot = Some(slot);
@@ -81,7 +84,9 @@ impl Frames {
     pub fn miss(&mut self, position: u64) -> bool {
         let at = self.find(position);
         let slot = at.and_then(|at| self.queue[at].slot.as_mut());
-        slot.is_some_and(|slot| !std::mem::replace(&mut slot.missed, true))
+        slot.is_some_and(|slot| {
+            slot.taken_ns.is_some() && !std::mem::replace(&mut slot.missed, true)
+        })
     }
 
     /// Whether a frame holds its slot that may be over before its reply comes. The control plane
@@ -116,23 +121,23 @@ mod tests {
     fn a_slot_ends_once_whatever_is_said_twice() {
         let mut frames = Frames::default();
         for at in 0..4 {
-            frames.push(at * 64, at * 64 + 64, Slot::new(at, at == 3));
+            frames.push(at * 64, at * 64 + 64, Slot::new(Some(at), at == 3, 0));
         }
         assert!(frames.await_room());
-        assert_eq!(frames.answered(64), Some(Slot::new(1, false)));
+        assert_eq!(frames.answered(64), Some(Slot::new(Some(1), false, 0)));
         assert_eq!(frames.answered(64), None, "a reply that comes twice");
         assert_eq!(frames.answered(32), None, "no frame begins here");
         assert_eq!(
             frames.answered(0),
-            Some(Slot::new(0, false)),
+            Some(Slot::new(Some(0), false, 0)),
             "an older frame later"
         );
         assert_eq!(frames.consumed(127), None, "half of a frame is no frame");
-        assert_eq!(frames.consumed(192), Some(Slot::new(2, false)));
+        assert_eq!(frames.consumed(192), Some(Slot::new(Some(2), false, 0)));
         assert_eq!(frames.consumed(192), None);
         assert_eq!(frames.answered(128), None, "a frame that is gone");
         assert!(frames.await_room());
-        assert_eq!(frames.consumed(256), Some(Slot::new(3, true)));
+        assert_eq!(frames.consumed(256), Some(Slot::new(Some(3), true, 0)));
         assert!(!frames.await_room());
         assert_eq!(frames.consumed(u64::MAX), None);
     }
@@ -141,7 +146,7 @@ mod tests {
     fn a_frame_is_missed_once_and_only_while_it_has_its_slot() {
         let mut frames = Frames::default();
         for at in 0..3 {
-            frames.push(at * 64, at * 64 + 64, Slot::new(at, true));
+            frames.push(at * 64, at * 64 + 64, Slot::new(Some(at), true, 0));
         }
         assert!(frames.miss(64) && !frames.miss(64));
         assert!(!frames.miss(32), "no frame begins here");
@@ -171,7 +176,7 @@ mod tests {
                     frames.push(
                         position,
                         position + 64,
-                        Slot::new(position, random & 64 != 0),
+                        Slot::new(Some(position), random & 64 != 0, 0),
                     );
                     open.push(position);
                     position += 64;
@@ -179,13 +184,13 @@ mod tests {
                 }
                 2 if !open.is_empty() => {
                     let at = open.swap_remove(random as usize / 8 % open.len());
-                    assert_eq!(frames.answered(at).expect("a slot").taken_ns, at);
+                    assert_eq!(frames.answered(at).expect("a slot").taken_ns, Some(at));
                     ended += 1;
                 }
                 _ => {
                     let upto = position.saturating_sub((random / 8 % 1024) & !63);
                     let mut given: Vec<u64> = std::iter::from_fn(|| frames.consumed(upto))
-                        .map(|slot| slot.taken_ns)
+                        .filter_map(|slot| slot.taken_ns)
                         .collect();
                     ended += given.len();
                     given.sort_unstable();

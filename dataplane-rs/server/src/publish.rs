@@ -80,10 +80,11 @@ impl Worker {
         match self.lane.publish(&parts) {
             Ok(Some(position)) => {
                 let to = self.lane.position();
-                if let Some(taken_ns) = taken_ns {
+                let weight = routed.verify_weight;
+                if taken_ns.is_some() || weight > 0 {
                     let until_room = routed.ack == Ack::Delivered;
                     self.frames
-                        .push(position, to, Slot::new(taken_ns, until_room));
+                        .push(position, to, Slot::new(taken_ns, until_room, weight));
                 }
                 self.published = true;
                 self.tally.worker().add_frames(1);
@@ -97,9 +98,7 @@ impl Worker {
             }
             Ok(None) => true,
             Err(error) => {
-                if let Some(taken_ns) = taken_ns {
-                    self.release_slot(taken_ns, false);
-                }
+                self.give_back(taken_ns, routed.verify_weight, false);
                 conn.stage = Stage::Head; // it has neither slot nor frame
                 self.fail(error.to_string());
                 self.shed(io, conn, ShedReason::Stopping);
@@ -216,14 +215,16 @@ impl Worker {
     }
 
     /// Gives the slot of a frame back with its reply, whoever still waits for that. What was
-    /// accepted is durable; any other frame says nothing about the journal.
+    /// accepted is durable; any other frame says nothing about the journal, but for a 503 that does
+    /// not say when to come again.
     fn give_answered_slot(&mut self, entry: &ReplyEntry) {
         if let Some(slot) = self.frames.answered(entry.position) {
-            if (entry.kind, entry.code) == (REPLY_REFUSED, 503) && !slot.missed {
+            let is_drop = (entry.kind, entry.code, entry.retry_after_s) == (REPLY_REFUSED, 503, 0);
+            if is_drop && !slot.missed {
                 self.tally.worker().add_drops(1);
             }
             let is_sample = matches!(entry.kind, REPLY_ACCEPTED | REPLY_QUEUED);
-            self.release_slot(slot.taken_ns, is_sample);
+            self.give_back(slot.taken_ns, slot.weight, is_sample);
         }
     }
 
@@ -239,7 +240,7 @@ impl Worker {
         };
         let consumed = self.lane.position() - used;
         while let Some(slot) = self.frames.consumed(consumed) {
-            self.release_slot(slot.taken_ns, slot.until_room);
+            self.give_back(slot.taken_ns, slot.weight, slot.until_room);
         }
     }
 }

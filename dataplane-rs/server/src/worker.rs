@@ -302,6 +302,11 @@ impl Worker {
             pace_interval_ns: page.pace_interval_ns(),
             pace_depth_ns: page.pace_depth_ns(),
         };
+        // Half of this worker's part of the slots: the others have the rest for sure.
+        let part = self.numbers.limit / 2 / self.plane.host().workers as u64;
+        let share = u32::try_from(part.max(1)).unwrap_or(u32::MAX);
+        let max = self.config.verify_weight_max;
+        self.admission.bound_weight(share, max, &self.plane.slots);
     }
 
     /// Takes up the config in force; the first one starts accepting.

@@ -41,15 +41,18 @@ func configOptions(dev bool) config.Options {
 
 func configProvider(s *provider.Scheme) config.Provider {
 	return config.Provider{
-		Deadline: s.Contract.Deadline.Or(0), Methods: s.Methods(), NeedsSecret: !s.Unsigned(),
+		Deadline: s.Contract.Deadline.Or(0), Methods: s.Methods(), NeedsSecret: needsSecret(s),
+		Learns:     learns(s),
 		ShedStatus: s.Contract.ShedStatus.Or(0),
-		CheckSecrets: func(secrets []config.Secret) []config.SecretFault {
-			return checkSecrets(s, secrets)
+		CheckSecrets: func(secrets []config.Secret, allowLegacy bool) []config.SecretFault {
+			return checkSecrets(s, secrets, allowLegacy)
 		},
+		Batches: s.Batch != nil, SignsURL: s.SignsURL(),
 	}
 }
 
-func checkSecrets(s *provider.Scheme, secrets []config.Secret) []config.SecretFault {
+func checkSecrets(s *provider.Scheme, secrets []config.Secret,
+	allowLegacy bool) []config.SecretFault {
 	var parsed []provider.Secret
 	for i, secret := range secrets {
 		p, err := provider.ParseSecret(string(secret.Reveal()))
@@ -58,7 +61,8 @@ func checkSecrets(s *provider.Scheme, secrets []config.Secret) []config.SecretFa
 		}
 		parsed = append(parsed, p)
 	}
-	_, err := provider.Compile(s, parsed, provider.Options{})
+	_, err := provider.Compile(s, parsed, provider.Options{AllowLegacy: allowLegacy,
+		Keys: unfetched{}})
 	if err == nil {
 		return nil
 	}

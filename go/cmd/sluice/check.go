@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,7 @@ import (
 )
 
 func checkCommand() *cobra.Command {
-	var inJSON, dev bool
+	var inJSON, dev, secrets bool
 	cmd := &cobra.Command{
 		Use: "check FILE", Short: "read a config and name every fault", Args: cobra.ExactArgs(1),
 		Long: `Reads a config as the daemon would, and names every fault with its line and the mend. A
@@ -21,6 +22,10 @@ config without a fault may have warnings: it is taken, but something in it is ha
 			var faults config.Faults
 			if err != nil && !errors.As(err, &faults) {
 				return err
+			}
+			if c != nil && secrets {
+				log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+				faults = commandFaults(cmd.Context(), c, log)
 			}
 			var warnings config.Faults
 			if c != nil {
@@ -49,6 +54,7 @@ config without a fault may have warnings: it is taken, but something in it is ha
 	}
 	asJSON(cmd, &inJSON, true)
 	cmd.Flags().BoolVar(&dev, "dev", false, "take secrets that are written out, as `run --dev` does")
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "run the commands that give secrets, too")
 	return cmd
 }
 

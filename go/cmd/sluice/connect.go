@@ -154,21 +154,30 @@ func checkAddress(origin, text string) (string, error) {
 	return text, nil
 }
 
-// configuredAddress reads no more of the config than where the daemon is: its secrets and
-// certificates are often not there for the caller to read.
 func configuredAddress(path string) (string, error) {
+	c, err := configPart(path, false)
+	if err != nil {
+		return "", err
+	}
+	return "unix:" + c.Admin.Socket, nil
+}
+
+// configPart reads no more of the config than where the daemon is, and what seals secrets if that is
+// asked for: others of its secrets and certificates are often not there for the caller to read.
+func configPart(path string, keys bool) (*config.Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", usagef("--config: %w", err)
+		return nil, usagef("--config: %w", err)
 	}
 	var all struct {
-		DataDir yaml.Node `yaml:"data_dir"`
-		Admin   struct {
+		DataDir    yaml.Node `yaml:"data_dir"`
+		SecretsKey yaml.Node `yaml:"secrets_key"`
+		Admin      struct {
 			Socket yaml.Node `yaml:"socket"`
 		} `yaml:"admin"`
 	}
 	if err := yaml.Unmarshal(text, &all); err != nil {
-		return "", usagef("--config: %s cannot be read; see `sluice check %s`", path, path)
+		return nil, usagef("--config: %s cannot be read; see `sluice check %s`", path, path)
 	}
 	part := map[string]any{}
 	if !all.DataDir.IsZero() {
@@ -177,13 +186,19 @@ func configuredAddress(path string) (string, error) {
 	if !all.Admin.Socket.IsZero() {
 		part["admin"] = map[string]any{"socket": &all.Admin.Socket}
 	}
-	if text, err = yaml.Marshal(part); err != nil {
-		return "", usagef("--config: %s: %w", path, err)
+	if keys && !all.SecretsKey.IsZero() {
+		part["secrets_key"] = &all.SecretsKey
 	}
-	c, err := config.Parse(path, text, config.Options{})
-	if err != nil {
-		return "", usagef("--config: %s does not say where the daemon is; see `sluice check %s`",
+	if text, err = yaml.Marshal(part); err != nil {
+		return nil, usagef("--config: %s: %w", path, err)
+	}
+	c, err := config.Parse(path, text, config.Options{Dev: true})
+	switch {
+	case err != nil && keys:
+		return nil, usage(err)
+	case err != nil:
+		return nil, usagef("--config: %s does not say where the daemon is; see `sluice check %s`",
 			path, path)
 	}
-	return "unix:" + c.Admin.Socket, nil
+	return c, nil
 }

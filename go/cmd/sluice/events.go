@@ -160,6 +160,15 @@ func printDetail(w io.Writer, d *pb.EventDetail) error {
 	row(t, "received", when(e.GetReceivedNs())+" from "+d.GetPeer())
 	row(t, "state", e.GetState())
 	row(t, "acknowledged", d.GetAcknowledge())
+	if why := d.GetUnverified(); why != "" {
+		row(t, "UNVERIFIED", why)
+	}
+	if d.GetBatch() != "" {
+		row(t, "item", fmt.Sprintf("%d of %s", d.GetItem(), d.GetBatch()))
+	}
+	for i, id := range d.GetItems() {
+		row(t, fmt.Sprint("item ", i), id)
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ group that nobody was told is stored. Neither is damage.`,
 // foreignNames leaves out what a daemon keeps beside its store, and sockets.
 func foreignNames(dir string, names []string) (foreign []string) {
 	for _, name := range names {
-		own := false
+		own := name == "secrets"
 		for _, file := range []string{"gaps.json", "standing.json"} {
 			own = own || name == file || strings.HasPrefix(name, file+".")
 		}

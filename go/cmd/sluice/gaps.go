@@ -17,14 +17,14 @@ func eventsGapsCommand() *cobra.Command {
 	var where daemonFlags
 	var filter filterFlags
 	var limit uint32
-	var inJSON bool
+	var closed, inJSON bool
 	cmd := &cobra.Command{
 		Use:   "gaps",
 		Short: "list when events were turned away, and why, newest first",
 		Long: `Lists stretches of time in which requests of a source were turned away for one reason:
-how many, and the sender's own ids as far as they are known. It is a ledger of refusals: an event
-that its sender sent again later and that was stored then stays in it, and one refused by "budget"
-may have been stored all the same.
+how many, and the sender's own ids as far as they are known. An event that its sender sent again
+later, or that was refused by "budget" and stored all the same, stays in it until a reconciliation
+(see "sluice reconcile") has found everything of its stretch and closes it.
 
   hold       its bound on waiting was spent     held_full  too many waited
   lane       the lane to the journal was full   class      pushed out by a higher class
@@ -44,6 +44,7 @@ gaps lose their ids first and are then put together, one for each source and rea
 			return where.call(cmd, func(ctx context.Context, d *remote) error {
 				stream, err := d.ListGaps(ctx, &pb.ListGapsRequest{
 					Source: f.GetSource(), SinceNs: f.GetSinceNs(), UntilNs: f.GetUntilNs(), Limit: limit,
+					Closed: closed,
 				})
 				if err != nil {
 					return err
@@ -53,10 +54,18 @@ gaps lose their ids first and are then put together, one for each source and rea
 						return jsonLine(cmd.OutOrStdout(), newGapShape(g))
 					})
 				}
-				t := table(cmd.OutOrStdout(), "FROM", "TO", "SOURCE", "REASON", "COUNT", "UNNAMED", "IDS")
+				names := []string{"FROM", "TO", "SOURCE", "REASON", "COUNT", "UNNAMED", "IDS"}
+				if closed {
+					names = append(names, "CLOSED")
+				}
+				t := table(cmd.OutOrStdout(), names...)
 				if err := each(stream, func(g *pb.Gap) error {
-					row(t, when(g.GetFromNs()), when(g.GetToNs()), g.GetSource(), g.GetReason(),
-						number(g.GetCount()), number(g.GetUnnamed()), someOf(g.GetIds()))
+					cells := []string{when(g.GetFromNs()), when(g.GetToNs()), g.GetSource(), g.GetReason(),
+						number(g.GetCount()), number(g.GetUnnamed()), someOf(g.GetIds())}
+					if closed {
+						cells = append(cells, when(g.GetClosedNs()))
+					}
+					row(t, cells...)
 					return nil
 				}); err != nil {
 					return err
@@ -71,6 +80,7 @@ gaps lose their ids first and are then put together, one for each source and rea
 		"with a part from this `TIME` on: RFC 3339, a date, or 10m ago as 10m")
 	cmd.Flags().StringVar(&filter.until, "until", "", "with a part before this `TIME`")
 	cmd.Flags().Uint32Var(&limit, "limit", listedDefault, "at most so many; 0 is all")
+	cmd.Flags().BoolVar(&closed, "closed", false, "those too of which everything was found")
 	asJSON(cmd, &inJSON, true)
 	return cmd
 }
@@ -90,9 +100,10 @@ type gapShape struct {
 	Count   uint64   `json:"count"`
 	IDs     []string `json:"ids"`
 	Unnamed uint64   `json:"unnamed"`
+	Closed  *string  `json:"closed_at"`
 }
 
 func newGapShape(g *pb.Gap) gapShape {
 	return gapShape{g.GetSource(), moment(g.GetFromNs()), moment(g.GetToNs()), g.GetReason(),
-		g.GetCount(), list(g.GetIds()), g.GetUnnamed()}
+		g.GetCount(), list(g.GetIds()), g.GetUnnamed(), moment(g.GetClosedNs())}
 }

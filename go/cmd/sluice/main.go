@@ -56,8 +56,9 @@ func rootCommand() *cobra.Command {
 		runCommand(), checkCommand(), doctorCommand(), fsckCommand(),
 		statusCommand(), topCommand(),
 		eventsCommand(), deadLettersCommand(), limitsCommand(),
-		breakersCommand(), faultCommand(), sendCommand(), verifyCommand(),
-		reloadCommand(), upgradeCommand(), drainCommand(), versionCommand(),
+		breakersCommand(), faultCommand(), sendCommand(), verifyCommand(), providersCommand(),
+		secretsCommand(),
+		reconcileCommand(), reloadCommand(), upgradeCommand(), drainCommand(), versionCommand(),
 	)
 	return root
 }

@@ -10,13 +10,12 @@ import (
 	"sluice/go/internal/provider/catalogue"
 )
 
-// lookupScheme finds a provider, or says which there are.
+// lookupScheme finds a provider, or says where they are listed.
 func lookupScheme(name string) (*provider.Scheme, error) {
 	if scheme, found := catalogue.Lookup(name); found {
 		return scheme, nil
 	}
-	return nil, usagef("the catalogue has no provider %q; it has %s", name,
-		strings.Join(catalogue.Names(), ", "))
+	return nil, usagef("the catalogue has no provider %q; see `sluice providers list`", name)
 }
 
 // parseSecrets reads what stands behind --secret: a literal, env:NAME, file:PATH, or a JSON object

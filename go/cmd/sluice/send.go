@@ -236,14 +236,15 @@ func (s *sender) request(ctx context.Context, now time.Time) (*http.Request, str
 	if body == nil {
 		body, contentType = testBody(s.scheme, id, now)
 	}
-	fields, err := provider.Sign(s.scheme, s.secret, &provider.SignRequest{
-		Method: s.method, Target: targetOf(s.url.String()), URL: s.url.String(), Body: body, Now: now,
-		ID: id, Type: s.kind,
-	})
+	to := s.url.String()
+	signed := provider.SignRequest{
+		Method: s.method, Target: targetOf(to), URL: to, Body: body, Now: now, ID: id, Type: s.kind,
+	}
+	fields, err := provider.Sign(s.scheme, s.secret, &signed)
 	if err != nil {
 		return nil, "", fmt.Errorf("sign as %s: %w", s.scheme.Name, err)
 	}
-	r, err := http.NewRequestWithContext(ctx, s.method, s.url.String(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, s.method, signed.URL, bytes.NewReader(signed.Body))
 	if err != nil {
 		return nil, "", usage(err)
 	}

@@ -48,13 +48,22 @@ type journalShape struct {
 }
 
 type sourceShape struct {
-	Name         string `json:"name"`
-	Accepted     uint64 `json:"accepted"`
-	Duplicates   uint64 `json:"duplicates"`
-	Unauthorized uint64 `json:"unauthorized"`
-	Refused      uint64 `json:"refused"`
-	RefusedInRow uint64 `json:"refused_in_row"`
-	Guarded      bool   `json:"guarded"`
+	Name         string  `json:"name"`
+	Accepted     uint64  `json:"accepted"`
+	Duplicates   uint64  `json:"duplicates"`
+	Unauthorized uint64  `json:"unauthorized"`
+	Refused      uint64  `json:"refused"`
+	RefusedInRow uint64  `json:"refused_in_row"`
+	Guarded      bool    `json:"guarded"`
+	Provider     string  `json:"provider"`
+	Enforce      bool    `json:"enforce"`
+	Unverified   uint64  `json:"unverified"`
+	LastEventAt  *string `json:"last_event_at"`
+
+	Secrets []secretShape `json:"secrets"`
+
+	Silent     bool            `json:"silent"`
+	Reconciled *reconcileShape `json:"reconciled"`
 }
 
 type destinationShape struct {
@@ -102,7 +111,10 @@ func newStatusShape(s *pb.Status) statusShape {
 	}
 	for _, n := range s.GetSources() {
 		out.Sources = append(out.Sources, sourceShape{n.GetName(), n.GetAccepted(),
-			n.GetDuplicates(), n.GetUnauthorized(), n.GetRefused(), n.GetRefusedInRow(), n.GetGuarded()})
+			n.GetDuplicates(), n.GetUnauthorized(), n.GetRefused(), n.GetRefusedInRow(), n.GetGuarded(),
+			n.GetProvider(), n.GetEnforce(), n.GetUnverified(), moment(n.GetLastEventNs()),
+			secretShapes(n.GetSecrets()),
+			n.GetSilent(), newReconcileShape(n.GetReconciled())})
 	}
 	for _, d := range s.GetDestinations() {
 		out.Destinations = append(out.Destinations, destinationShape{d.GetName(), d.GetBreaker(),
@@ -158,6 +170,10 @@ type detailShape struct {
 	Peer        string         `json:"peer"`
 	Acknowledge string         `json:"acknowledge"`
 	SecretIndex uint32         `json:"secret_index"`
+	Unverified  string         `json:"unverified,omitempty"`
+	Batch       string         `json:"batch,omitempty"`
+	Item        *uint32        `json:"item,omitempty"`
+	Items       []string       `json:"items,omitempty"`
 	Headers     [][2]string    `json:"headers"`
 	Body        []byte         `json:"body"` // base64
 	Attempts    []attemptShape `json:"attempts"`
@@ -180,6 +196,10 @@ func newDetailShape(e *pb.EventDetail) detailShape {
 		eventShape: newEventShape(e.GetEvent()), Method: e.GetMethod(), Target: e.GetTarget(),
 		Peer: e.GetPeer(), Acknowledge: e.GetAcknowledge(), SecretIndex: e.GetSecretIndex(),
 		Headers: [][2]string{}, Body: append([]byte{}, e.GetBody()...), Attempts: []attemptShape{},
+		Unverified: e.GetUnverified(), Batch: e.GetBatch(), Items: e.GetItems(),
+	}
+	if out.Batch != "" {
+		out.Item = &e.Item
 	}
 	for _, h := range e.GetHeaders() {
 		out.Headers = append(out.Headers, [2]string{string(h.GetName()), fieldText(h.GetValue())})

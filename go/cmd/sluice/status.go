@@ -101,6 +101,9 @@ func printStatus(w io.Writer, s *pb.Status, rates *rates) error {
 	if err := printSources(w, s, rates); err != nil {
 		return err
 	}
+	if err := printSecrets(w, s); err != nil {
+		return err
+	}
 	return printDestinations(w, s)
 }
 

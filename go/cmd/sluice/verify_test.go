@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,52 +9,31 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sluice/go/internal/provider/catalogue"
+	"sluice/go/internal/provider/catalogue/vectors"
 )
 
-// vectorFolder holds signed requests with their right outcomes; the catalogue's tests use it too.
-const vectorFolder = "../../internal/provider/catalogue/testdata/signatures"
-
-type vector struct {
-	ID, Method, URL string
-	Secrets         []map[string]string
-	Headers         [][2]string
-	Body            struct {
-		UTF8, Base64 string
-		Repeat       string `json:"repeat_base64"`
-		Times        int
-	}
-	Tolerance *int64 `json:"tolerance_s"`
-	Now       int64
-	Expect    string
-	Also      []string
-	Require   []string
+// The folders that hold signed requests with their right outcomes; the catalogue's tests use them
+// too.
+var vectorFolders = []string{
+	"../../internal/provider/catalogue/testdata/signatures",
+	"../../internal/provider/catalogue/testdata/vectors",
 }
 
-func (v *vector) body(t *testing.T) []byte {
-	t.Helper()
-	text, times := v.Body.Base64, 1
-	if v.Body.Repeat != "" {
-		text, times = v.Body.Repeat, v.Body.Times
-	}
-	if text == "" {
-		return []byte(v.Body.UTF8)
-	}
-	raw, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bytes.Repeat(raw, times)
-}
-
-// args is the command line that judges the vector.
-func (v *vector) args(t *testing.T, name, folder string) []string {
+// verifyArgs is the command line that judges a vector.
+func verifyArgs(t *testing.T, v *vectors.Vector, name, folder string) []string {
 	t.Helper()
 	var headers strings.Builder
 	for _, h := range v.Headers {
 		fmt.Fprintf(&headers, "%s: %s\n", h[0], h[1])
 	}
+	body, err := v.Body.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
 	write(t, filepath.Join(folder, "headers"), headers.String())
-	write(t, filepath.Join(folder, "body"), string(v.body(t)))
+	write(t, filepath.Join(folder, "body"), string(body))
 	args := []string{"verify", name, "--json", "--headers", filepath.Join(folder, "headers"),
 		"--body", filepath.Join(folder, "body"), "--method", v.Method, "--url", v.URL,
 		"--at", fmt.Sprint(v.Now)}
@@ -68,6 +46,9 @@ func (v *vector) args(t *testing.T, name, folder string) []string {
 	}
 	if v.Tolerance != nil {
 		args = append(args, "--tolerance", fmt.Sprintf("%ds", *v.Tolerance))
+	}
+	if len(v.Learned) > 0 {
+		args = append(args, "--learn")
 	}
 	for _, component := range v.Require {
 		args = append(args, "--require", component)
@@ -90,43 +71,81 @@ func run(t *testing.T, args ...string) (code int, out, errs string) {
 	return code, o.String(), e.String()
 }
 
+// verified is what verify says with --json.
+type verified struct {
+	Outcome   string
+	Key       *int
+	EventID   *string `json:"event_id"`
+	EventType *string `json:"event_type"`
+	Handshake bool
+	Explain   *explanation
+}
+
 func TestVerifyGivesEveryVectorsOutcomeAndExitCode(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(vectorFolder, "*.json"))
-	if err != nil || len(paths) < 7 {
-		t.Fatalf("%d vector files, %v", len(paths), err)
-	}
 	folder := t.TempDir()
-	judged := 0
-	for _, path := range paths {
-		name := strings.TrimSuffix(filepath.Base(path), ".json")
-		text, err := os.ReadFile(path)
+	judged, providers := 0, map[string]bool{}
+	for _, from := range vectorFolders {
+		sets, err := vectors.Read(from)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var file struct{ Vectors []vector }
-		if err := json.Unmarshal(text, &file); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		for _, v := range file.Vectors {
-			judged++
-			code, out, errs := run(t, v.args(t, name, folder)...)
-			var got struct {
-				Outcome string
-				Key     *int
-				EventID *string `json:"event_id"`
-			}
-			if err := json.Unmarshal([]byte(out), &got); err != nil {
-				t.Errorf("%s: %v: %q %q", v.ID, err, out, errs)
+		for _, set := range sets {
+			if _, known := catalogue.Lookup(set.Provider); !known {
+				t.Logf("%s: no profile", set.Provider)
 				continue
 			}
-			if got.Outcome != v.Expect && !slices.Contains(v.Also, got.Outcome) {
-				t.Errorf("%s: %s, want %s or %q", v.ID, got.Outcome, v.Expect, v.Also)
-			}
-			if held := got.Outcome == "ok"; held != (code == 0) || !held && code != 1 ||
-				held != (got.Key != nil) || !held && got.EventID != nil || errs != "" {
-				t.Errorf("%s: exit code %d with %s, %q", v.ID, code, out, errs)
+			providers[set.Provider] = true
+			for _, v := range set.Vectors {
+				judged++
+				code, out, errs := run(t, verifyArgs(t, &v, set.Provider, folder)...)
+				var got verified
+				if err := json.Unmarshal([]byte(out), &got); err != nil {
+					t.Errorf("%s: %v: %q %q", v.ID, err, out, errs)
+					continue
+				}
+				if got.Outcome != v.Expect && !slices.Contains(v.Also, got.Outcome) {
+					t.Errorf("%s: %s, want %s or %q", v.ID, got.Outcome, v.Expect, v.Also)
+				}
+				held := got.Outcome == "ok"
+				if held != (code == 0) || !held && (code != 1 || got.EventID != nil) || errs != "" {
+					t.Errorf("%s: exit code %d with %s, %q", v.ID, code, out, errs)
+				}
+				checkVector(t, &v, &got)
 			}
 		}
 	}
-	t.Logf("%d vectors", judged)
+	for _, name := range catalogue.Names() {
+		if !providers[name] && name != "none" {
+			t.Errorf("%s has no vectors", name)
+		}
+	}
+	t.Logf("%d vectors of %d providers", judged, len(providers))
+}
+
+// checkVector holds what a vector says beyond its outcome against the answer.
+func checkVector(t *testing.T, v *vectors.Vector, got *verified) {
+	t.Helper()
+	if v.Key != nil {
+		key := -1
+		if got.Key != nil {
+			key = *got.Key
+		}
+		if key != *v.Key {
+			t.Errorf("%s: key %d, want %d", v.ID, key, *v.Key)
+		}
+	}
+	text := func(s *string) string {
+		if s == nil {
+			return ""
+		}
+		return *s
+	}
+	if v.Event.ID != "" && text(got.EventID) != v.Event.ID ||
+		v.Event.Type != "" && text(got.EventType) != v.Event.Type {
+		t.Errorf("%s: event %q %q, want %q %q", v.ID, text(got.EventID), text(got.EventType),
+			v.Event.ID, v.Event.Type)
+	}
+	if v.Answer != nil && v.Expect == "ok" && !got.Handshake {
+		t.Errorf("%s: is no handshake", v.ID)
+	}
 }

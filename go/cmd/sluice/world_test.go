@@ -238,7 +238,12 @@ func (w *world) facts() admin.Facts {
 		Admission: admin.Admission{Limit: w.limit, Inflight: 3, Held: 1, Overloaded: true,
 			OverloadedClasses: []string{"repeat", "low_over_share"}},
 		Sources: []admin.Source{{Name: "github", Duplicates: 1, Unauthorized: 5, Refused: 7,
-			RefusedInRow: 2, Guarded: true}},
+			RefusedInRow: 2, Guarded: true, Secrets: []admin.Secret{
+				{Origin: "env:GITHUB_SECRET", Verified: 7, LastUsed: noon},
+				{Origin: "file:/run/secrets/github", KeyID: "k1", NotAfter: noon.AddDate(-5, 0, 0)},
+				{Origin: "command:vault", Role: "next", NotBefore: noon.AddDate(200, 0, 0)},
+				{Origin: "handshake:9f86d081", NotAfter: noon.AddDate(200, 0, 0)},
+			}}},
 		Destinations: []admin.Destination{
 			{Name: "billing", Breaker: "closed", Inflight: 1, Limit: 16},
 			{Name: "archive", Breaker: "open"},
@@ -284,7 +289,7 @@ func (w *world) service() *admin.Service {
 	return admin.New(admin.Options{
 		Store: w, Facts: w.facts, Limiter: w, Version: "1.0", Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return noon.Add(time.Hour) }, Faults: w.board(), Gaps: ledger{},
-		Breakers: w,
+		Breakers: w, Reconciler: w,
 		Reload: func(context.Context) (uint32, error) {
 			if reloads++; reloads > 1 {
 				return 0, config.Faults{{File: "sluice.yaml", Line: 3, Problem: "no such key"}}

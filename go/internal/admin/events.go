@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"sluice/go/internal/event"
+	"sluice/go/internal/provider"
 	"sluice/go/internal/store"
 	pb "sluice/proto/sluice/v1"
 	"sluice/shm-abi/shmabi"
@@ -71,7 +72,11 @@ func (s *Service) GetEvent(_ context.Context, r *pb.GetEventRequest) (*pb.EventD
 		return nil, fault(err)
 	}
 	defer payload.Release()
-	return eventDetail(&detail, payload, s.o.Store.Catalogue()), nil
+	out := eventDetail(&detail, payload, s.o.Store.Catalogue())
+	if s.o.Carried != nil {
+		s.o.Carried(out.GetEvent().GetSource()).conceal(out)
+	}
+	return out, s.relate(out, detail.ID, payload.Frame())
 }
 
 // eventDetail copies all of a payload: the message is encoded after it was given back.
@@ -82,6 +87,7 @@ func eventDetail(detail *store.Detail, payload Payload, names *event.Catalogue) 
 		Body:        append([]byte{}, payload.Body()...),
 		Acknowledge: acknowledge(shmabi.Ack(payload.Frame().C().Ack())),
 		SecretIndex: uint32(payload.Frame().C().SecretIndex()),
+		Unverified:  unverified(payload.Frame().C().Flags()),
 	}
 	if peer := payload.Peer(); peer.IsValid() {
 		out.Peer = peer.String()
@@ -100,6 +106,22 @@ func eventDetail(detail *store.Detail, payload Payload, names *event.Catalogue) 
 		})
 	}
 	return out
+}
+
+// unverified is why an event was taken without a proof; empty: it was proven.
+func unverified(flags uint8) string {
+	if flags&uint8(shmabi.VerdictFlagUnverified) == 0 {
+		return ""
+	}
+	return DoubtName(event.DoubtOf(flags))
+}
+
+// DoubtName names the reason why an event was taken without a proof.
+func DoubtName(reason uint8) string {
+	if reason == uint8(provider.OK) {
+		return "no-proof"
+	}
+	return provider.Outcome(reason).String()
 }
 
 func acknowledge(a shmabi.Ack) string {

@@ -26,7 +26,8 @@ func TestGapsAreListedAsTheLedgerGivesThem(t *testing.T) {
 	ledger := &told{gaps: []gaps.Gap{
 		{Source: "stripe", Reason: "hold", From: began, To: began.Add(time.Second), Count: 3,
 			IDs: []string{"a", "b"}, Unnamed: 1},
-		{Source: "github", Reason: "rate", From: began.Add(-1), To: began, Count: 1, Unnamed: 1},
+		{Source: "github", Reason: "rate", From: began.Add(-1), To: began, Count: 1, Unnamed: 1,
+			Closed: began},
 	}}
 	b := newBench(t, func(o *Options) { o.Gaps = ledger })
 	stream, err := b.ListGaps(t.Context(), &pb.ListGapsRequest{})
@@ -40,12 +41,16 @@ func TestGapsAreListedAsTheLedgerGivesThem(t *testing.T) {
 		g.GetUnnamed() != 1 || !slices.Equal(g.GetIds(), []string{"a", "b"}) {
 		t.Errorf("the first is %v", g)
 	}
+	if g.GetClosedNs() != 0 || list[1].GetClosedNs() != began.UnixNano() {
+		t.Errorf("closed at %d and %d", g.GetClosedNs(), list[1].GetClosedNs())
+	}
 	stream, err = b.ListGaps(t.Context(), &pb.ListGapsRequest{
 		Source: "github", SinceNs: began.UnixNano(), UntilNs: began.UnixNano() + 1, Limit: 7,
+		Closed: true,
 	})
 	all(t, stream, err)
 	if f := ledger.asked; f.Source != "github" || !f.Since.Equal(began) ||
-		!f.Until.Equal(began.Add(1)) || f.Limit != 7 {
+		!f.Until.Equal(began.Add(1)) || f.Limit != 7 || !f.Closed {
 		t.Errorf("asked for %+v", f)
 	}
 	for text, r := range map[string]*pb.ListGapsRequest{

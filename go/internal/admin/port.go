@@ -89,6 +89,16 @@ type Source struct {
 	// many as its provider bears: it is served first.
 	RefusedInRow uint64
 	Guarded      bool
+	// Provider is its profile; empty for a scheme of the config. Without Enforce what is not proven
+	// is taken all the same; Unverified counts what was, also where its source proves nothing.
+	Provider   string
+	Enforce    bool
+	Unverified uint64
+	LastEvent  time.Time // when the last event that is stored came; zero: none since the start
+	Secrets    []Secret  // the config's in its order, then those that handshakes brought
+	// Silent tells that nothing came for longer than is usual for it, or than the config allows.
+	Silent     bool
+	Reconciled *Reconciled // the run under way, or the last one; nil: there was none
 }
 
 // Destination is one configured destination.

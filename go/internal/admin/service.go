@@ -40,14 +40,18 @@ type Options struct {
 	// plane that serves then. It says each step as it begins.
 	Upgrade func(ctx context.Context, control bool, say func(step string)) (uint32, error)
 	// Drain begins to stop the daemon and returns at once.
-	Drain    func() error
-	Faults   *gameday.Board // nil: this daemon takes none
-	Gaps     Gaps
-	Breakers Breakers // nil: there are none
-	Workers  Workers  // nil: nobody listens for them
-	Version  string
-	Now      func() time.Time // nil: time.Now
-	Log      *slog.Logger     // nil: slog.Default
+	Drain  func() error
+	Faults *gameday.Board // nil: this daemon takes none
+	Gaps   Gaps
+	// Carried names where the requests of a source carry its secret itself; nil: nowhere.
+	Carried func(source string) Carried
+	// Reconciler asks providers for what was missed; nil: this daemon asks none.
+	Reconciler Reconciler
+	Breakers   Breakers // nil: there are none
+	Workers    Workers  // nil: nobody listens for them
+	Version    string
+	Now        func() time.Time // nil: time.Now
+	Log        *slog.Logger     // nil: slog.Default
 }
 
 // Service answers the calls of sluice.v1.Admin.
@@ -156,6 +160,12 @@ func sources(f Facts, stats store.Stats, names *event.Catalogue) []*pb.SourceSta
 			Name: source.Name, Duplicates: source.Duplicates,
 			Unauthorized: source.Unauthorized, Refused: source.Refused,
 			RefusedInRow: source.RefusedInRow, Guarded: source.Guarded,
+			Provider: source.Provider, Enforce: source.Enforce, Unverified: source.Unverified,
+			LastEventNs: unixNano(source.LastEvent), Silent: source.Silent,
+			Secrets: secretStatuses(source.Secrets),
+		}
+		if source.Reconciled != nil {
+			line.Reconciled = source.Reconciled.message()
 		}
 		list, byName[source.Name] = append(list, line), line
 	}

@@ -76,8 +76,15 @@ func testProvider(name string) (Provider, bool) {
 	case "discord":
 		return Provider{Deadline: 3 * time.Second, NeedsSecret: true, Methods: []string{"POST", "GET"},
 			ShedStatus: 429}, true
+	case "asana":
+		return Provider{NeedsSecret: true, Learns: true}, true
+	case "sendgrid":
+		return Provider{NeedsSecret: true, Batches: true}, true
+	case "twilio":
+		return Provider{NeedsSecret: true, SignsURL: true}, true
 	case "strict":
-		return Provider{NeedsSecret: true, CheckSecrets: func(secrets []Secret) (faults []SecretFault) {
+		p := Provider{NeedsSecret: true}
+		p.CheckSecrets = func(secrets []Secret, _ bool) (faults []SecretFault) {
 			for i, secret := range secrets {
 				if !strings.HasPrefix(string(secret.Reveal()), "whsec_") {
 					faults = append(faults, SecretFault{i, "it does not begin with whsec_"})
@@ -87,7 +94,8 @@ func testProvider(name string) (Provider, bool) {
 				faults = append(faults, SecretFault{-1, "at most two keys"})
 			}
 			return faults
-		}}, true
+		}
+		return p, true
 	}
 	return Provider{}, false
 }
@@ -122,6 +130,11 @@ const (
 	adminToken    = "hunter2-token"
 	billingKey    = "hunter2-key"
 	proxyURL      = "http://u:hunter2-proxy@127.0.0.1:3128"
+	githubToken   = "hunter2-github"
+	openToken     = "Bearer hunter2-open"
+	stripeKey     = "sk_hunter2"
+	sealKey       = "aHVudGVyMi1zZWFsLWh1bnRlcjItc2VhbC1odW50ZXI="
+	shopifyToken  = "shpat_hunter2"
 	redisURL      = "redis://:hunter2-redis@127.0.0.1:6379/1"
 	// The base64 of "hunter2-billing", "hunter2-former" and "hunter2-alerts".
 	billingSecret = "whsec_aHVudGVyMi1iaWxsaW5n"
@@ -138,7 +151,9 @@ func exampleOptions(t testing.TB) Options {
 			"GITHUB_SECRET": currentSecret, "ORDERS_SECRET": ordersSecret,
 			"DATABASE_URL": databaseURL, "ADMIN_TOKEN": adminToken, "BILLING_KEY": billingKey,
 			"BILLING_SECRET": billingSecret, "BILLING_PROXY": proxyURL, "REDIS_URL": redisURL,
-			"ALERT_SECRET": alertSecret,
+			"ALERT_SECRET": alertSecret, "GITHUB_TOKEN": githubToken, "OPEN_TOKEN": openToken,
+			"SECRETS_KEY": sealKey,
+			"STRIPE_KEY":  stripeKey, "SHOPIFY_TOKEN": shopifyToken,
 		},
 		map[string]string{
 			"tls.crt": cert, "tls.key": key, "ca.pem": cert, "github-old.secret": oldSecret + "\n",

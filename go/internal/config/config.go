@@ -23,8 +23,10 @@ type Config struct {
 	HTTP      HTTP       `yaml:"http"`
 	Admission Admission  `yaml:"admission"`
 	Admin     Admin      `yaml:"admin"`
-	Redis     *Redis     `yaml:"redis,omitempty"`  // nil: nothing is shared with other hosts
-	Alerts    *Alerts    `yaml:"alerts,omitempty"` // nil: nobody is told
+	// SecretsKey seal the secrets that handshakes bring, 32 bytes each: the first one seals, all open.
+	SecretsKey []Secret `yaml:"secrets_key,flow,omitempty"`
+	Redis      *Redis   `yaml:"redis,omitempty"`  // nil: nothing is shared with other hosts
+	Alerts     *Alerts  `yaml:"alerts,omitempty"` // nil: nobody is told
 
 	Sources      []Source      `yaml:"-"` // in the file's order
 	Destinations []Destination `yaml:"-"` // in the file's order
@@ -106,9 +108,12 @@ type Source struct {
 	ClientNames []string       `yaml:"client_names,flow,omitempty"` // one of them; empty: any
 	Methods     []string       `yaml:"methods,flow"`                // and those of handshakes
 	Enforce     bool           `yaml:"enforce"`
+	AllowLegacy bool           `yaml:"allow_legacy,omitempty"` // proofs that are broken in a known way
+	URL         string         `yaml:"url,omitempty"`          // as its sender was given it
 	Secrets     []Secret       `yaml:"secrets,flow,omitempty"`
-	Priority    string         `yaml:"priority"`    // high | default | low
-	Acknowledge string         `yaml:"acknowledge"` // ring | durable | delivered
+	Learn       string         `yaml:"learn,omitempty"` // ask | first; empty: no handshake brings one
+	Priority    string         `yaml:"priority"`        // high | default | low
+	Acknowledge string         `yaml:"acknowledge"`     // ring | durable | delivered
 	MaxBody     Size           `yaml:"max_body"`
 	Deadline    time.Duration  `yaml:"deadline"`
 	Rate        *Rate          `yaml:"rate,omitempty"`            // nil: unbounded
@@ -118,7 +123,10 @@ type Source struct {
 	Respond     string         `yaml:"respond"` // own | destination
 	OrderBy     Selector       `yaml:"order_by"`
 	ShedStatus  int            `yaml:"shed_status"`
-	Deliver     []string       `yaml:"deliver,flow"` // names of destinations; empty: store only
+	Split       bool           `yaml:"split,omitempty"`     // each item of a body is an event
+	Deliver     []string       `yaml:"deliver,flow"`        // names of destinations; empty: store only
+	Reconcile   *Reconcile     `yaml:"reconcile,omitempty"` // nil: its provider is asked for nothing
+	Silence     Silence        `yaml:"silence"`
 }
 
 // Destination is one place that events are delivered to. Exactly one of HTTP, File, Stdout and

@@ -25,6 +25,9 @@ const (
 	sourcesMax      = 1024 // the layout's SOURCES_MAX
 	destinationsMax = 1024
 	secretsMax      = 128 // DocuSign signs with up to 100 keys
+	sealKeysMax     = 8
+	sealKeyBytes    = 32 // AES-256
+	commandArgsMax  = 64
 	groupsMax       = 256
 	memberMax       = 8  // groups of one destination
 	signalsMax      = 16 // of one breaker
@@ -49,7 +52,7 @@ const (
 	clientNameMax  = 1024
 	limitMax       = 1 << 20 // requests in flight
 	heldMax        = 1 << 16 // the data plane's HELD_MAX
-	suggestedMax   = 24      // more known keys than this are not listed in a fault
+	suggestedMax   = 28      // more known keys than this are not listed in a fault
 
 	// framePartOfRing: one frame takes at most a quarter of its ring.
 	framePartOfRing = 4
@@ -57,6 +60,14 @@ const (
 	// payload head, an index entry of 8 bytes for each of 256 headers, and the padding of three
 	// parts to whole lines.
 	frameOverhead = 64 + 64 + 64 + 8*256 + 3*64
+)
+
+const (
+	// A command is a process each time, and what it asks is mostly another service.
+	commandEveryMin   = time.Second
+	commandEveryMax   = 24 * time.Hour
+	commandTimeoutMin = 100 * time.Millisecond
+	commandTimeoutMax = time.Minute
 )
 
 const (

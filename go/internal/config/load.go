@@ -43,10 +43,14 @@ type Provider struct {
 	Deadline    time.Duration // 0: not known
 	Methods     []string      // what its handshake needs beside POST
 	NeedsSecret bool
-	ShedStatus  int // 0: no preference
+	Learns      bool // a handshake may bring a secret
+	ShedStatus  int  // 0: no preference
 	// CheckSecrets says which of a source's secrets cannot be keys of this provider; nil takes all.
 	// What it says must not repeat a secret.
-	CheckSecrets func(secrets []Secret) []SecretFault
+	CheckSecrets func(secrets []Secret, allowLegacy bool) []SecretFault
+	// Batches: it sends several events in one body. SignsURL: what it signs begins with the URL that
+	// it was given.
+	Batches, SignsURL bool
 }
 
 // SecretFault is one thing wrong with the secrets of a source.

@@ -43,6 +43,7 @@ func (r *reader) config(top item) *Config {
 	c.HTTP = r.http(r.table(t.get("http")), c.Workers)
 	c.Admission = r.admission(r.table(t.get("admission")))
 	c.Admin = r.admin(r.table(t.get("admin")), c.DataDir)
+	c.SecretsKey = r.sealKeys(t.get("secrets_key"))
 	c.Redis = r.redis(t.get("redis"))
 	c.Alerts = r.alerts(t.get("alerts"))
 	c.Groups = r.groups(r.table(t.get("groups")), c.Redis != nil)

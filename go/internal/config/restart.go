@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"reflect"
 	"slices"
 )
@@ -20,6 +21,7 @@ func (c *Config) NeedsRestart(next *Config) []string {
 	differ("admin.socket", c.Admin.Socket != next.Admin.Socket)
 	differ("admin.address", c.Admin.Address != next.Admin.Address)
 	differ("admin.http", c.Admin.HTTP != next.Admin.HTTP)
+	differ("secrets_key", !slices.EqualFunc(c.SecretsKey, next.SecretsKey, sameSecret))
 	differ("redis", !reflect.DeepEqual(c.Redis, next.Redis))
 	return keys
 }
@@ -48,3 +50,5 @@ func sameSockets(a, b Listener) bool {
 	return a.Address == b.Address && a.Backlog == b.Backlog && a.DeferAccept == b.DeferAccept &&
 		a.KeepAlive == b.KeepAlive && a.Mode == b.Mode
 }
+
+func sameSecret(a, b Secret) bool { return bytes.Equal(a.Reveal(), b.Reveal()) }

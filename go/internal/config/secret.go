@@ -1,7 +1,7 @@
 package config
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +17,7 @@ const hidden = "[secret]"
 type Secret struct {
 	origin string
 	value  **[]byte
+	recipe *recipe // nil: it came from elsewhere than a config
 }
 
 // NewSecret wraps bytes that came from elsewhere than a config; origin says where from.
@@ -36,7 +37,7 @@ func (s Secret) Reveal() []byte {
 // Origin says where the secret came from (env:NAME, file:PATH, literal) and nothing about it.
 func (s Secret) Origin() string { return s.origin }
 
-// IsZero tells whether there is no secret.
+// IsZero tells whether there is no secret, or none before its command was run.
 func (s Secret) IsZero() bool { return s.value == nil }
 
 // String hides the secret.
@@ -60,78 +61,40 @@ func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + hidden + `"`
 // LogValue hides the secret from slog.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(hidden) }
 
-// plainParts are the parts of a secret that are no secret and may stand in the file.
-var plainParts = map[string]bool{"key_id": true, "role": true, "url": true, "user": true}
-
-// secret reads one entry of `secrets`: a reference, or a mapping of parts for providers whose key
-// has several. Parts become one JSON object, the form that `sluice verify --secret` takes too.
+// secret reads a secret that is read once: a reference, or a mapping with one under value.
 func (r *reader) secret(it item) (Secret, bool) {
-	if it.isTable() {
-		return r.secretOfParts(it)
-	}
-	text, ok := r.scalar(it)
+	secret, ok := r.secretOf(it, []string{"value"})
+	secret.recipe = nil
+	return secret, ok
+}
+
+// secretOf reads a secret that has some of the parts. One of a command is without its value.
+func (r *reader) secretOf(it item, known []string) (Secret, bool) {
+	c, ok := r.recipe(it, known)
 	if !ok {
 		return Secret{}, false
 	}
-	return r.resolve(it.path, text)
-}
-
-func (r *reader) secretOfParts(it item) (Secret, bool) {
-	table := r.table(it)
-	if len(table.fields) == 0 {
-		r.fault(it.path, `write "env:NAME" or "file:PATH"`, "the secret is empty")
+	if c.command != nil {
+		return Secret{origin: c.origin(), recipe: c}, true
+	}
+	secret, err := c.read(nil)
+	if err != nil {
+		r.refuse(c.blamed(err), err)
 		return Secret{}, false
 	}
-	parts, origins, good := map[string]string{}, []string{}, true
-	for i := range table.fields {
-		part := table.entry(i)
-		text, ok := r.scalar(part)
-		if !ok {
-			good = false
-			continue
-		}
-		key := table.fields[i].key
-		if plainParts[key] && !isReference(text) {
-			parts[key] = text
-			continue
-		}
-		value, ok := r.resolve(part.path, text)
-		if !ok {
-			good = false
-			continue
-		}
-		parts[key] = string(value.Reveal())
-		origins = append(origins, value.origin)
-	}
-	if !good {
-		return Secret{}, false
-	}
-	origin := strings.Join(origins, "+")
-	if value, alone := parts["value"]; alone && len(parts) == 1 {
-		return NewSecret(origin, []byte(value)), true
-	}
-	// A map of strings always encodes.
-	object, _ := json.Marshal(parts)
-	return NewSecret(origin, object), true
+	return secret, true
 }
 
-func isReference(text string) bool {
-	return strings.HasPrefix(text, "env:") || strings.HasPrefix(text, "file:")
-}
-
-// resolve turns a reference into the secret it names. No fault repeats the text of a literal.
-func (r *reader) resolve(path, text string) (Secret, bool) {
-	var value []byte
-	var origin string
+// resolve reads the secret that a reference names. No error repeats the text of a literal.
+func (r *reader) resolve(text string) (value []byte, origin string, err error) {
 	switch {
 	case strings.HasPrefix(text, "env:"):
 		origin = text
 		name := strings.TrimPrefix(text, "env:")
 		found, ok := r.options.LookupEnv(name)
 		if !ok {
-			r.fault(path, "set it where sluice starts, or name another",
+			return nil, origin, wrong("set it where sluice starts, or name another",
 				"the environment variable %q is not set", name)
-			return Secret{}, false
 		}
 		value = []byte(found)
 	case strings.HasPrefix(text, "file:"):
@@ -139,34 +102,29 @@ func (r *reader) resolve(path, text string) (Secret, bool) {
 		origin = "file:" + file
 		read, err := r.options.ReadFile(file)
 		if err != nil {
-			r.fault(path, "make it readable for sluice, or name another",
+			return nil, origin, wrong("make it readable for sluice, or name another",
 				"the secret's file cannot be read: %v", err)
-			return Secret{}, false
 		}
 		value = trimNewline(read)
 	case r.options.Dev:
 		origin, value = "literal", []byte(text)
 	default:
-		r.fault(path, `write "env:NAME" or "file:PATH"`,
+		return nil, "", wrong(`write "env:NAME" or "file:PATH"`,
 			"a secret is written out in the file, which only --dev takes")
-		return Secret{}, false
 	}
-	if strings.TrimSpace(string(value)) == "" {
-		r.fault(path, "fill it, or name another", "the secret from %s is empty", origin)
-		return Secret{}, false
+	if len(bytes.TrimSpace(value)) == 0 {
+		return nil, origin, wrong("fill it, or name another", "the secret from %s is empty", origin)
 	}
 	if len(value) > secretBytesMax {
-		r.fault(path, "name the right one", "the secret from %s has %d bytes, over %s",
+		return nil, origin, wrong("name the right one", "the secret from %s has %d bytes, over %s",
 			origin, len(value), Size(secretBytesMax))
-		return Secret{}, false
 	}
-	return NewSecret(origin, value), true
+	return value, origin, nil
 }
 
 // trimNewline drops the one line end that editors and `echo` leave behind a secret in a file.
 func trimNewline(value []byte) []byte {
-	text := strings.TrimSuffix(string(value), "\n")
-	return []byte(strings.TrimSuffix(text, "\r"))
+	return bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
 }
 
 // inFolder makes a path of the file absolute: it is relative to the file's folder.

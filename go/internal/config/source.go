@@ -63,6 +63,7 @@ func (r *reader) source(t *table, name string, c *Config) Source {
 		}
 	}
 	s.Enforce = value(t, "enforce", true, parseBool)
+	r.proofOptions(t, &s, facts)
 	r.secrets(t, &s, facts)
 	s.Priority = value(t, "priority", "default", oneOf("high", "default", "low"))
 	s.MaxBody = value(t, "max_body", c.HTTP.MaxBody, parseSize, between(Size(bodyMin), Size(bodyMax)))
@@ -79,6 +80,9 @@ func (r *reader) source(t *table, name string, c *Config) Source {
 	s.ShedStatus = value(t, "shed_status", orElse(facts.ShedStatus, c.Admission.ShedStatus),
 		parseCount, shedStatus)
 	r.delivery(t, &s, c)
+	r.split(t, &s, facts)
+	s.Reconcile = r.reconcile(t, &s, c)
+	s.Silence = r.silence(t)
 	t.end()
 	return s
 }
@@ -150,35 +154,41 @@ func (r *reader) secrets(t *table, s *Source, facts Provider) {
 	if len(entries) > secretsMax {
 		r.fault(it.path, "drop old ones", "%d secrets are more than %d", len(entries), secretsMax)
 	}
-	if len(entries) == 0 && facts.NeedsSecret && (it.node == nil || isList(it)) {
+	r.learn(t, s, facts)
+	if len(entries) == 0 && facts.NeedsSecret && !facts.Learns && (it.node == nil || isList(it)) {
 		r.fault(it.path, `write secrets: ["env:NAME"]`,
 			"source %s has no secret, so none of its requests could be proven", s.Name)
 	}
 	var paths []string
+	var known []Secret
 	for _, entry := range entries {
-		secret, ok := r.secret(entry)
+		secret, ok := r.secretOf(entry, sourceParts)
 		if !ok {
 			continue
 		}
-		if slices.ContainsFunc(s.Secrets, func(other Secret) bool {
+		if slices.ContainsFunc(known, func(other Secret) bool {
 			return string(other.Reveal()) == string(secret.Reveal())
 		}) {
 			r.fault(entry.path, "take one out", "the secret is there twice")
 			continue
 		}
-		s.Secrets, paths = append(s.Secrets, secret), append(paths, entry.path)
+		s.Secrets = append(s.Secrets, secret)
+		if !secret.IsZero() {
+			known, paths = append(known, secret), append(paths, entry.path)
+		}
 	}
-	if facts.CheckSecrets == nil || len(s.Secrets) < max(1, len(entries)) {
+	if facts.CheckSecrets == nil || len(known) == 0 || len(s.Secrets) < len(entries) {
 		return
 	}
-	for _, f := range facts.CheckSecrets(s.Secrets) {
+	for _, f := range facts.CheckSecrets(known, s.AllowLegacy) {
 		const mend = "put it in as the provider shows it"
-		if f.Index < 0 || f.Index >= len(paths) {
+		switch {
+		case f.Index >= 0 && f.Index < len(paths):
+			r.fault(paths[f.Index], mend, "the secret from %s does not serve: %s",
+				known[f.Index].Origin(), f.Problem)
+		case len(known) == len(entries): // else a command may give what is missing
 			r.fault(it.path, mend, "the secrets do not serve: %s", f.Problem)
-			continue
 		}
-		r.fault(paths[f.Index], mend, "the secret from %s does not serve: %s",
-			s.Secrets[f.Index].Origin(), f.Problem)
 	}
 }
 

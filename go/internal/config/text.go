@@ -49,7 +49,7 @@ func (r *reader) referred(it item, checks ...func(string) error) (Text, bool) {
 	}
 	t := Text{plain: written}
 	if isReference(written) {
-		secret, ok := r.resolve(it.path, written)
+		secret, ok := r.secret(it)
 		if !ok {
 			return Text{}, false
 		}

@@ -22,10 +22,13 @@ import (
 	"sluice/go/internal/gameday"
 	"sluice/go/internal/gaps"
 	"sluice/go/internal/ingest"
+	"sluice/go/internal/keyfetch"
+	"sluice/go/internal/keyring"
 	"sluice/go/internal/lane"
 	"sluice/go/internal/listen"
 	"sluice/go/internal/observe"
 	"sluice/go/internal/protect"
+	"sluice/go/internal/reconcile"
 	"sluice/go/internal/share"
 	"sluice/go/internal/signal/workers"
 	"sluice/go/internal/store"
@@ -85,12 +88,17 @@ type Daemon struct {
 	metrics *observe.Metrics
 	ids     identifiers
 	tickets *tlsfiles.Tickets
+	keys    *keyring.Ring
+	public  *keyfetch.Fetcher
 
 	standing standing
 	faults   *gameday.Board // nil without --dev
 	gaps     *gaps.Ledger
 	endGaps  context.CancelFunc
 	looking  sync.WaitGroup // the ledger, at counters
+
+	reconcile *reconcile.Service
+	silence   *reconcile.Silence
 
 	// What the operator's side looks at while the rest is still being put together.
 	seenIngest  atomic.Pointer[ingest.Service]
@@ -233,6 +241,9 @@ func (d *Daemon) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := d.openSecrets(); err != nil {
+		return err
+	}
 	if err := d.openProtection(); err != nil {
 		return err
 	}
@@ -252,12 +263,13 @@ func (d *Daemon) start(ctx context.Context) error {
 		return err
 	}
 	d.openTickets()
-	p, err := d.prepare(d.o.Config)
+	p, err := d.prepare(ctx, d.o.Config)
 	if err != nil {
 		return err
 	}
 	d.guard(p)
 	d.ids.use(p)
+	d.keys.Use(p.secrets)
 	recovery := d.store.Recovery()
 	boot, err := lane.BootID()
 	if err != nil {
@@ -265,6 +277,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	d.ingest = ingest.New(ingest.Options{
 		Store: d.store, Control: d.shm.control, Log: d.log, Observe: d.metrics,
+		Learn: d.learn,
 	}, p.table)
 	d.seenIngest.Store(d.ingest)
 	d.ingest.Start()
@@ -273,6 +286,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		return fmt.Errorf("record the config: %w", err)
 	}
 	d.plan.Store(p)
+	d.tellUnenforced(p.config)
 	d.tune.UseSlots(p.slots())
 	d.lanes = &lanes{
 		dir: filepath.Join(d.shm.dir, "lanes"), ingest: d.ingest, durable: recovery.Lanes, log: d.log,
@@ -287,10 +301,12 @@ func (d *Daemon) start(ctx context.Context) error {
 	d.beating.Go(func() { d.keepStanding(ctxBeat) })
 	d.beating.Go(func() { d.tune.Run(ctxBeat) })
 	d.beating.Go(func() { d.watchFiles(ctxBeat) })
+	d.beating.Go(func() { d.keys.Run(ctxBeat) })
 	d.resumeWaits(p)
 	if err := d.startDelivery(ctxBeat, p); err != nil {
 		return err
 	}
+	d.startReconcile(ctxBeat)
 	d.super = supervise.New(supervise.Options{
 		Binary: d.o.Binary, Version: d.o.Version, Dir: d.shm.dir, JournalID: recovery.JournalID,
 		Settings: d.settings, Open: d.openListeners, Lanes: d.lanes, Bells: newBells, Log: d.log,
@@ -468,6 +484,7 @@ func (d *Daemon) awaitLanes() {
 // close gives up what open took, and unmaps what others looked at.
 func (d *Daemon) close() error {
 	d.closeGaps()
+	d.closeSecrets()
 	err := d.closeProtection()
 	if d.store != nil {
 		err = errors.Join(err, d.store.Close())

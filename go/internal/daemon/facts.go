@@ -117,7 +117,7 @@ func (d *Daemon) adminFacts() admin.Facts {
 	recovery := d.store.Recovery()
 	f := admin.Facts{
 		Ready: len(why) == 0, Uptime: time.Since(d.began), Listeners: d.listeners(),
-		Problems:  d.withFaults(why),
+		Problems:  d.withSilent(d.withSecrets(d.withUnenforced(d.withFaults(why)))),
 		JournalID: recovery.JournalID, Damage: recovery.Damage,
 	}
 	f.Admission.Limit = d.tune.State().Limit
@@ -138,14 +138,19 @@ func (d *Daemon) adminFacts() admin.Facts {
 		return f
 	}
 	f.ConfigVersion = p.catalogue.ConfigVersion
+	secrets := d.secretStatuses()
 	for i := range p.config.Sources {
 		name := p.config.Sources[i].Name
 		id := idOf(p.catalogue.Sources, name)
 		tally, stands := judged.Tally(id), d.standsNow(id)
 		f.Sources = append(f.Sources, admin.Source{
+			Provider: p.config.Sources[i].Provider, Enforce: p.config.Sources[i].Enforce,
+			Unverified: unverified(tally), LastEvent: lastEvent(tally),
 			Name: name, Duplicates: tally.Duplicates.Load(),
 			Unauthorized: tally.Unauthorized.Load(), Refused: d.metrics.Shed(name),
 			RefusedInRow: stands.refusedInRow, Guarded: stands.guarded,
+			Silent: d.silence.Silent(name), Reconciled: d.reconciled(name),
+			Secrets: secrets[name],
 		})
 	}
 	attempts := d.attempts()
@@ -189,6 +194,7 @@ func (d *Daemon) observeFacts() observe.Facts {
 	}
 	f.ConfigVersion = names.ConfigVersion
 	f.Certificates = d.certificates()
+	f.Secrets = d.observeSecrets()
 	attempts := d.attempts()
 	for _, s := range stats.Destinations {
 		now := attempts[s.Destination]
@@ -221,6 +227,8 @@ func (d *Daemon) observeFacts() observe.Facts {
 			Name: n.Name, Stored: stored[n.ID], Duplicates: tally.Duplicates.Load(),
 			Unauthorized: tally.Unauthorized.Load(), Handshakes: tally.Answered.Load(),
 			RefusedInRow: stands.refusedInRow, Guarded: stands.guarded,
+			Unverified: doubts(tally), Unavailable: tally.Unavailable.Load(),
+			Silent: d.silence.Silent(n.Name), Heard: d.silence.Heard(n.Name),
 		})
 	}
 	return f

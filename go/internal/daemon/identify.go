@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sluice/go/internal/destination/split"
 	"sluice/go/internal/provider"
 	"sluice/shm-abi/shmabi"
 )
@@ -27,15 +28,29 @@ func (l *locked) identify(r *provider.Request, use func(id, kind []byte)) {
 // identifiers find what the senders of stored events call them, for searches and listings, under
 // the config of now: it is in the request, not in what the journal decides by.
 type identifiers struct {
-	bySource atomic.Pointer[map[string]*locked]
+	bySource atomic.Pointer[map[string]finder]
+}
+
+// finder finds what the sender of one source calls an event, and an item of one that had several.
+type finder struct {
+	*locked
+	item *provider.Batch // nil: it sends none
+}
+
+func newFinder(p *plan, source string) finder {
+	f := finder{locked: newLocked(p.identify[source])}
+	if scheme := p.schemes[idOf(p.catalogue.Sources, source)]; scheme != nil {
+		f.item = scheme.Batch
+	}
+	return f
 }
 
 // use takes plans up; where two know a source, the later one counts.
 func (i *identifiers) use(plans ...*plan) {
-	next := make(map[string]*locked)
+	next := make(map[string]finder)
 	for _, p := range plans {
-		for name, find := range p.identify {
-			next[name] = newLocked(find)
+		for name := range p.identify {
+			next[name] = newFinder(p, name)
 		}
 	}
 	i.bySource.Store(&next)
@@ -47,10 +62,16 @@ func (i *identifiers) describe(source string, f shmabi.Frame, use func(id, kind 
 	if sources == nil {
 		return
 	}
-	find := (*sources)[source]
+	find, known := (*sources)[source]
 	e, err := f.Event()
-	if find == nil || err != nil {
+	if !known || err != nil {
 		return
+	}
+	if find.item != nil {
+		if _, _, yes := split.Of(&e); yes {
+			use(find.item.Identify(e.Body()))
+			return
+		}
 	}
 	find.mu.Lock()
 	defer find.mu.Unlock()

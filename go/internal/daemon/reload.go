@@ -28,7 +28,7 @@ func (d *Daemon) Reload(ctx context.Context) (uint32, error) {
 	if needs := d.o.Config.NeedsRestart(c); len(needs) > 0 {
 		return 0, refused(fmt.Errorf("these keys change only with a restart: %v", needs))
 	}
-	p, err := d.prepare(c)
+	p, err := d.prepare(ctx, c)
 	if err != nil {
 		return 0, refused(err)
 	}
@@ -58,6 +58,7 @@ func (d *Daemon) Reload(ctx context.Context) (uint32, error) {
 		return 0, err
 	}
 	d.forget(before, c)
+	d.tellUnenforced(c)
 	d.log.Info("config reloaded", "version", p.catalogue.ConfigVersion)
 	return p.catalogue.ConfigVersion, nil
 }
@@ -85,6 +86,7 @@ func (d *Daemon) putInForce(ctx context.Context, c *config.Config, p *plan) erro
 	// A frame of a source that only the new one knows must find it as soon as the data plane routes
 	// by it; all others are judged as before, until it is sure that there is no way back.
 	d.ids.use(before, p)
+	d.keys.Use(before.secrets, p.secrets)
 	d.ingest.SetTable(both(before.table, p.table))
 	d.plan.Store(p)
 	var err error
@@ -100,6 +102,7 @@ func (d *Daemon) putInForce(ctx context.Context, c *config.Config, p *plan) erro
 		d.plan.Store(before)
 		d.ingest.SetTable(before.table)
 		d.ids.use(before)
+		d.keys.Use(before.secrets)
 		return refused(err)
 	case err != nil: // whether it took it is not known, so both go on being judged
 		d.plan.Store(before)
@@ -107,6 +110,7 @@ func (d *Daemon) putInForce(ctx context.Context, c *config.Config, p *plan) erro
 	}
 	d.ingest.SetTable(p.table)
 	d.ids.use(p)
+	d.keys.Use(p.secrets)
 	d.o.Config = c
 	d.noteListeners()
 	d.forgetListeners(before.config, c)

@@ -37,7 +37,7 @@ func (d *Daemon) loadFiles(c *config.Config) (*tlsfiles.Files, error) {
 }
 
 // prepare makes a config ready, its certificates included.
-func (d *Daemon) prepare(c *config.Config) (*plan, error) {
+func (d *Daemon) prepare(ctx context.Context, c *config.Config) (*plan, error) {
 	files, err := d.loadFiles(c)
 	if err != nil {
 		return nil, err
@@ -45,10 +45,11 @@ func (d *Daemon) prepare(c *config.Config) (*plan, error) {
 	// Numbers follow what the journal knows, not the config in force: one that was refused after it
 	// was recorded has used some up.
 	p, err := newPlan(c, d.store.Catalogue())
-	if err == nil {
-		d.equip(p, files)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	d.equip(p, files)
+	return p, d.prove(ctx, p, true)
 }
 
 // equip gives a plan what its listeners agree on with senders before HTTP begins.
@@ -104,6 +105,9 @@ func (d *Daemon) renew(ctx context.Context) error {
 		return err
 	}
 	d.equip(p, inForce.files)
+	if err := d.prove(ctx, p, false); err != nil {
+		return err
+	}
 	d.guard(p)
 	ctx, cancel := context.WithTimeout(ctx, applyPatience)
 	defer cancel()

@@ -24,11 +24,12 @@ func (d *Daemon) serve(ctx context.Context) (func(), error) {
 	d.metrics = observe.New(observe.Options{
 		Version: d.o.Version, Facts: d.observeFacts, Ready: d.whyNotReady, Log: d.log,
 	})
+	d.openReconcile()
 	service := admin.New(admin.Options{
 		Store: admin.FromStore(d.store), Facts: d.adminFacts, Limiter: limiter{d},
 		Reload: d.Reload, Drain: func() error { d.Drain(); return nil }, Upgrade: d.Upgrade,
-		Faults: d.faults,
-		Gaps:   d.gaps, Breakers: breakers{d.protect}, Workers: d.workers,
+		Faults: d.faults, Carried: d.carried,
+		Gaps: d.gaps, Reconciler: reconciler{d}, Breakers: breakers{d.protect}, Workers: d.workers,
 		Version: d.o.Version, Log: d.log,
 	})
 	socket, err := admin.Listen(c.Admin.Socket)

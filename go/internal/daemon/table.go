@@ -3,11 +3,13 @@ package daemon
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"sluice/go/internal/config"
 	"sluice/go/internal/event"
 	"sluice/go/internal/ingest"
+	"sluice/go/internal/keyring"
 	"sluice/go/internal/provider"
 	"sluice/go/internal/provider/catalogue"
 	"sluice/go/internal/tlsfiles"
@@ -23,6 +25,13 @@ type plan struct {
 	table     *ingest.Table
 	snapshot  *pb.Snapshot // its listeners in the config's order
 	files     *tlsfiles.Files
+	// schemes and proofs are how the sources are proven, by number: proofs are empty places until
+	// the secrets of now are put into them.
+	schemes map[uint32]*provider.Scheme
+	proofs  map[uint32]*atomic.Pointer[ingest.Proof]
+	// splittings are of the sources whose originals are taken apart, by name.
+	splittings map[string]splitting
+	secrets    *keyring.Set // that fills them
 	// identify finds the sender's own id and type of an event again, by the name of its source.
 	identify map[string]*provider.Identifier
 }
@@ -57,7 +66,10 @@ func newPlan(c *config.Config, before *event.Catalogue) (*plan, error) {
 				HandshakeRate:       uint32(c.HTTP.HandshakeRate),
 			},
 		},
-		identify: make(map[string]*provider.Identifier),
+		schemes:    make(map[uint32]*provider.Scheme),
+		proofs:     make(map[uint32]*atomic.Pointer[ingest.Proof]),
+		splittings: make(map[string]splitting),
+		identify:   make(map[string]*provider.Identifier),
 	}
 	for i := range c.Sources {
 		if err := p.addSource(&c.Sources[i], &next); err != nil {
@@ -81,7 +93,11 @@ func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
 	if err != nil {
 		return err
 	}
-	scheme, verifier, identifier, err := judgeOf(s, from)
+	scheme, err := schemeOf(s)
+	if err != nil {
+		return err
+	}
+	identifier, err := provider.NewIdentifier(scheme, from)
 	if err != nil {
 		return err
 	}
@@ -93,10 +109,12 @@ func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
 	if err != nil {
 		return err
 	}
-	p.identify[s.Name] = identifier
+	originals := p.addSplitting(s, id, names, to, order)
+	p.identify[s.Name], p.schemes[id] = identifier, scheme
+	p.proofs[id] = new(atomic.Pointer[ingest.Proof])
 	p.table.Sources[id] = &ingest.Source{
-		ID: id, Name: s.Name, Route: routeOf(names, id, to), Ack: ackOf(s.Acknowledge),
-		Verifier: verifier, Unverified: scheme.Unsigned(), Enforce: s.Enforce,
+		ID: id, Name: s.Name, Route: routeOf(names, id, originals), Ack: ackOf(s.Acknowledge),
+		Proof: p.proofs[id], Unverified: scheme.Unsigned(), Enforce: s.Enforce, URL: s.URL,
 		Dedup: s.Dedup, OrderKey: order, Destinations: to, Respond: s.Respond == "destination",
 	}
 	p.snapshot.Sources = append(p.snapshot.Sources, &pb.Source{
@@ -143,60 +161,34 @@ func numberOf(list *[]event.Named, name string) uint32 {
 	return highest + 1
 }
 
-// routeOf is the version of the route from a source to exactly these destinations, a new one if the
-// newest of the source goes elsewhere.
+// routeOf is the version of the route from a source to exactly these destinations, a new one if it
+// never had any.
 func routeOf(names *event.Catalogue, source uint32, to []uint32) uint32 {
-	highest, newest := uint32(0), (*event.Route)(nil)
-	for i := range names.Routes {
-		r := &names.Routes[i]
+	highest := uint32(0)
+	for _, r := range names.Routes {
 		highest = max(highest, r.Version)
-		if r.Source == source && (newest == nil || r.Version > newest.Version) {
-			newest = r
+		if r.Source == source && slices.Equal(r.Destinations, to) {
+			return r.Version
 		}
-	}
-	if newest != nil && slices.Equal(newest.Destinations, to) {
-		return newest.Version
 	}
 	names.Routes = append(names.Routes,
 		event.Route{Version: highest + 1, Source: source, Destinations: to})
 	return highest + 1
 }
 
-// judgeOf compiles what proves a request of the source and what names it.
-func judgeOf(s *config.Source, from provider.IDFrom) (
-	*provider.Scheme, *provider.Verifier, *provider.Identifier, error,
-) {
+// schemeOf is how the requests of a source are proven.
+func schemeOf(s *config.Source) (*provider.Scheme, error) {
+	switch {
+	case s.MutualTLS:
+		return provider.ClientScheme(s.ClientNames), nil
+	case s.Verify != nil:
+		return catalogue.Parse(s.Verify.YAML)
+	}
 	scheme, ok := catalogue.Lookup(s.Provider)
-	if s.Verify != nil {
-		parsed, err := catalogue.Parse(s.Verify.YAML)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		scheme, ok = parsed, true
-	}
-	if s.MutualTLS {
-		scheme, ok = provider.ClientScheme(s.ClientNames), true
-	}
 	if !ok {
-		return nil, nil, nil, fmt.Errorf("provider %q is not in the catalogue", s.Provider)
+		return nil, fmt.Errorf("provider %q is not in the catalogue", s.Provider)
 	}
-	var secrets []provider.Secret
-	for _, secret := range s.Secrets {
-		parsed, err := provider.ParseSecret(string(secret.Reveal()))
-		if err != nil {
-			return nil, nil, nil, fmt.Errorf("secret %s: %w", secret.Origin(), err)
-		}
-		secrets = append(secrets, parsed)
-	}
-	verifier, err := provider.Compile(scheme, secrets, provider.Options{IDFrom: from})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	identifier, err := provider.NewIdentifier(scheme, from)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return scheme, verifier, identifier, nil
+	return scheme, nil
 }
 
 // orderKey compiles order_by; nil is no order.

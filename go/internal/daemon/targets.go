@@ -36,7 +36,7 @@ func (d *Daemon) targets(p *plan) ([]deliver.Target, error) {
 		t.ID = idOf(p.catalogue.Destinations, t.Name)
 		list = append(list, t)
 	}
-	return list, nil
+	return append(list, d.splitters(p)...), nil
 }
 
 // closeTargets gives up targets that nobody serves.

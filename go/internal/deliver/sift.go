@@ -25,7 +25,7 @@ func (s *scratch) take(o *Options, d store.Delivery, p Payload) *destination.Req
 	}
 	r := s.request
 	*r = destination.Request{
-		EventID: d.ID, Source: o.SourceName(d.Source), Attempt: int(d.Attempt),
+		EventID: d.ID, Seq: d.Seq, Source: o.SourceName(d.Source), Attempt: int(d.Attempt),
 		Method: text(r.Method, p.Method()), Target: text(r.Target, p.Target()),
 		Headers: r.Headers[:0], Body: p.Body(), ReceivedNS: d.Received.UnixNano(),
 		OrderKey: d.OrderKey, WantAnswer: o.WantAnswer(d.ID),

@@ -31,6 +31,7 @@ type Header struct {
 // Request is one attempt to hand over one event: what the sender sent, byte for byte.
 type Request struct {
 	EventID    event.ID
+	Seq        event.Seq // its place in the journal
 	Source     string
 	Attempt    int // 1 for the first
 	Method     string

@@ -53,7 +53,7 @@ func Run(ctx context.Context, o Options) []Finding {
 	findings := []Finding{kernel(h, o), ioUring(ctx, h, o)}
 	findings = append(findings, lockedMemory(h, o), openFiles(h, o))
 	findings = append(findings, sharedMemory(h, o), memory(h, o), swap(h, o))
-	findings = append(findings, rights(h, o), layers(h, o))
+	findings = append(findings, rights(h, o), layers(h, o), dumps(h))
 	findings = append(findings, bpf(h), kernelTLS(h), clock(h))
 	findings = append(findings, dataDir(h, o)...)
 	findings = append(findings, certificates(h, o)...)

@@ -33,6 +33,17 @@ func NewID(lane LaneID, position, receivedNS uint64) ID {
 	return id
 }
 
+// Item is the ID of an event that was made of this one, by its number: the same whenever it is
+// made. It keeps the time.
+func (id ID) Item(number uint32) ID {
+	var seed [20]byte
+	copy(seed[:16], id[:])
+	binary.BigEndian.PutUint32(seed[16:], number)
+	sum := sha256.Sum256(seed[:])
+	copy(id[6:], sum[:10])
+	return id
+}
+
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 // IsZero tells whether the ID names nothing.

@@ -3,7 +3,7 @@
 //
 // It turns nobody away and asks no provider for anything. Answers over a request itself (401, 404,
 // 413 …) are not in it: only refusals whose sender may send again. Whether one came again later and
-// was stored is not noted: it is a ledger of refusals.
+// was stored it does not look at: a gap is open until somebody who did closes it.
 //
 // # Where it comes from
 //
@@ -17,7 +17,8 @@
 //
 // Single gaps, ids of one gap, ids of all. Ids give way first, of the oldest gap, and count as
 // unnamed from then on. Gaps beyond the bound are put together into one for each source and reason,
-// oldest first: their spans get coarse, and no refusal is ever uncounted.
+// oldest first: their spans get coarse, and no refusal of an open gap is ever uncounted. Closed
+// gaps go first, and for good.
 //
 // # What a crash leaves
 //

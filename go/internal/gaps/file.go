@@ -120,7 +120,10 @@ func (l *Ledger) take(body *fileBody) {
 			continue
 		}
 		g.last = time.Unix(0, g.To)
-		l.gaps, l.open[p] = append(l.gaps, g), g
+		l.gaps = append(l.gaps, g)
+		if g.Closed == 0 {
+			l.open[p] = g
+		}
 		l.ids += len(g.IDs)
 	}
 	l.bound()

@@ -19,6 +19,8 @@ type Gap struct {
 	IDs []string
 	// Unnamed are the requests whose id is not among IDs.
 	Unnamed uint64
+	// Closed is when everything of it was found, as far as anybody can know; zero: it is open.
+	Closed time.Time
 }
 
 // gap is one in the ledger. Times are wall-clock nanoseconds.
@@ -32,6 +34,8 @@ type gap struct {
 	IDs    []string `json:"ids,omitempty"`
 	// Coarse is one that stands for all older ones of its source and reason.
 	Coarse bool `json:"coarse,omitempty"`
+	// Closed is when everything of it was found; 0: it is open. A closed one never grows.
+	Closed int64 `json:"closed_ns,omitempty"`
 
 	last time.Time           // it grew; with the monotonic clock where this life saw it
 	seen map[string]struct{} // IDs, while it may grow
@@ -87,11 +91,13 @@ type Filter struct {
 	Source string
 	// Since and Until pick gaps of which a part lies between them.
 	Since, Until time.Time
-	Limit        int
+	// Closed picks those that are closed too.
+	Closed bool
+	Limit  int
 }
 
 func (f *Filter) picks(g *gap) bool {
-	return (f.Source == "" || f.Source == g.Source) &&
+	return (f.Source == "" || f.Source == g.Source) && (f.Closed || g.Closed == 0) &&
 		(f.Since.IsZero() || g.To >= f.Since.UnixNano()) &&
 		(f.Until.IsZero() || g.From < f.Until.UnixNano())
 }
@@ -111,23 +117,81 @@ func (l *Ledger) List(f Filter) []Gap {
 				return list
 			}
 			if f.picks(g) {
-				list = append(list, Gap{
-					Source: g.Source, Reason: g.Reason,
-					From: time.Unix(0, g.From), To: time.Unix(0, g.To),
-					// Ids are only ever appended or let go whole, so the list may be shared.
-					Count: g.total(), IDs: g.IDs, Unnamed: g.total() - g.Named,
-				})
+				list = append(list, g.shown())
 			}
 		}
 	}
 	return list
 }
 
-// Len is the number of gaps.
+func (g *gap) shown() Gap {
+	out := Gap{
+		Source: g.Source, Reason: g.Reason, From: time.Unix(0, g.From), To: time.Unix(0, g.To),
+		// Ids are only ever appended or let go whole, so the list may be shared.
+		Count: g.total(), IDs: g.IDs, Unnamed: g.total() - g.Named,
+	}
+	if g.Closed != 0 {
+		out.Closed = time.Unix(0, g.Closed)
+	}
+	return out
+}
+
+// Close notes that everything of these gaps was found, and gives how many it closed: not those that
+// are no more as they were listed, because something was refused meanwhile, nor those that still
+// may be given a name by the next look.
+func (l *Ledger) Close(found []Gap) (closed int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.o.Now()
+	for i := range found {
+		g := l.find(&found[i])
+		if g == nil || now.Sub(time.Unix(0, g.To)) < closeAfter {
+			continue
+		}
+		g.Closed, g.seen = now.UnixNano(), nil
+		if p := (pair{g.Source, g.Reason}); l.open[p] == g {
+			delete(l.open, p)
+		}
+		l.changes++
+		closed++
+	}
+	return closed
+}
+
+// find gives the open gap that is exactly as it was listed.
+func (l *Ledger) find(listed *Gap) *gap {
+	same := func(g *gap) bool {
+		return g.Closed == 0 && g.Source == listed.Source && g.Reason == listed.Reason &&
+			g.From == listed.From.UnixNano() && g.To == listed.To.UnixNano() &&
+			g.total() == listed.Count
+	}
+	for _, g := range l.gaps {
+		if same(g) {
+			return g
+		}
+	}
+	if g := l.coarse[pair{listed.Source, listed.Reason}]; g != nil && same(g) {
+		return g
+	}
+	return nil
+}
+
+// Len is the number of open gaps.
 func (l *Ledger) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.gaps) + len(l.coarse)
+	open := 0
+	for _, g := range l.gaps {
+		if g.Closed == 0 {
+			open++
+		}
+	}
+	for _, g := range l.coarse {
+		if g.Closed == 0 {
+			open++
+		}
+	}
+	return open
 }
 
 // grow adds refusals of a time to the pair's gap, or begins one.
@@ -150,8 +214,12 @@ func (l *Ledger) grow(p pair, s span, now time.Time, count uint64) *gap {
 	return g
 }
 
-// bound lets ids and then single gaps go, the oldest first.
+// bound lets ids and then single gaps go, the oldest first. Closed gaps go before open ones, and
+// for good: nobody misses anything of them.
 func (l *Ledger) bound() {
+	if l.ids > l.o.bounds.ids || len(l.gaps) > l.o.bounds.gaps {
+		l.forgetClosed()
+	}
 	for i := 0; l.ids > l.o.bounds.ids && i < len(l.gaps); i++ {
 		l.ids -= l.gaps[i].unname()
 	}
@@ -162,6 +230,20 @@ func (l *Ledger) bound() {
 	}
 }
 
+// forgetClosed lets closed gaps go, the oldest first, as far as the bounds ask for it.
+func (l *Ledger) forgetClosed() {
+	excess := len(l.gaps) - l.o.bounds.gaps
+	l.gaps = slices.DeleteFunc(l.gaps, func(g *gap) bool {
+		spare := excess > 0 || len(g.IDs) > 0 && l.ids > l.o.bounds.ids
+		if g.Closed == 0 || !spare {
+			return false
+		}
+		l.ids -= len(g.IDs)
+		excess--
+		return true
+	})
+}
+
 // coarsen puts a gap together with the older ones of its source and reason.
 func (l *Ledger) coarsen(g *gap) {
 	p := pair{g.Source, g.Reason}
@@ -170,7 +252,7 @@ func (l *Ledger) coarsen(g *gap) {
 	}
 	l.ids -= g.unname()
 	g.Coarse = true
-	if old := l.coarse[p]; old != nil {
+	if old := l.coarse[p]; old != nil && old.Closed == 0 {
 		old.cover(span{g.From, g.To})
 		old.Count += g.Count
 		return

@@ -12,6 +12,7 @@ import (
 const (
 	lookInterval = 100 * time.Millisecond
 	gapPause     = 10 * time.Second // without a refusal: the next one begins another gap
+	closeAfter   = time.Second      // a look after the last refusal; then the gap has all its ids
 	gapsMax      = 4096
 	idsMax       = 65_536
 	idsPerGap    = 1024

@@ -132,6 +132,7 @@ func (c *committer) commit(ctx context.Context) bool {
 			break
 		}
 		if s.control.Writable() != 0 {
+			s.downNS.Store(s.boot())
 			s.control.StoreWritable(0)
 			s.log.Error("journal is not writable; senders get 503 until it is", "error", err)
 		}
@@ -146,6 +147,7 @@ func (c *committer) commit(ctx context.Context) bool {
 	faultpoint.Pass(faultpoint.CommitDurable)
 	if s.control.Writable() == 0 {
 		s.control.StoreWritable(1)
+		s.downNS.Store(0)
 		s.log.Info("journal is writable")
 	}
 	s.control.StoreDurableGroup(s.store.Durable())

@@ -169,23 +169,7 @@ func (f *feed) intake() (int, error) {
 	batch := f.service.batches.Get().(*[]entry)
 	defer f.service.batches.Put(batch)
 	*batch = (*batch)[:0]
-	at := f.lane.Verified()
-	for at < commit && len(*batch) < batchFrames && err == nil {
-		var frame shmabi.Frame
-		if frame, err = f.lane.Frame(at, commit); err != nil {
-			break
-		}
-		var v verdict
-		if v, err = f.judge.frame(f.lane.ID(), frame); err != nil {
-			err = fmt.Errorf("%w: at %d: %w", lane.ErrCorrupt, at, err)
-			break
-		}
-		v.write(frame.C())
-		e := newEntry(frame, at, v)
-		e.wait = f.waitFor(&e)
-		*batch = append(*batch, e)
-		at += uint64(len(frame))
-	}
+	at, err := f.judgeBatch(batch, commit)
 	if len(*batch) == 0 {
 		return 0, err
 	}
@@ -200,6 +184,60 @@ func (f *feed) intake() (int, error) {
 	}
 	f.mu.Unlock()
 	return len(*batch), err
+}
+
+// judgeBatch judges the next frames, and gives the position behind them. An error is about the
+// frame there; those before it are judged.
+func (f *feed) judgeBatch(batch *[]entry, commit uint64) (at uint64, err error) {
+	var jobs []*job // of the batch's places; nil: judged here
+	defer func() {
+		for _, t := range jobs {
+			if t != nil {
+				t.done.Wait() // it looks at the lane
+			}
+		}
+	}()
+	for at = f.lane.Verified(); at < commit && len(*batch) < batchFrames; {
+		frame, fault := f.lane.Frame(at, commit)
+		if fault != nil {
+			err = fault
+			break
+		}
+		if f.judge.isHeavy(frame) {
+			if len(*batch) > 0 && jobs == nil {
+				break // what lies before it need not wait for it
+			}
+			for len(jobs) < len(*batch) {
+				jobs = append(jobs, nil)
+			}
+			t := &job{feed: f, frame: frame}
+			t.done.Add(1)
+			f.service.heavy.jobs <- t.run
+			jobs = append(jobs, t)
+		}
+		*batch = append(*batch, entry{from: at, to: at + uint64(len(frame)), frame: frame})
+		at += uint64(len(frame))
+	}
+	for i := range *batch {
+		e := &(*batch)[i]
+		var v verdict
+		var fault error
+		if i < len(jobs) && jobs[i] != nil {
+			jobs[i].done.Wait()
+			v, fault = jobs[i].verdict, jobs[i].err
+		} else {
+			v, fault = f.judge.frame(f.lane.ID(), e.frame)
+		}
+		if fault != nil {
+			at, err = e.from, fmt.Errorf("%w: at %d: %w", lane.ErrCorrupt, e.from, fault)
+			*batch = (*batch)[:i]
+			break
+		}
+		v.write(e.frame.C())
+		*e = newEntry(e.frame, e.from, v)
+		e.wait = f.waitFor(e)
+	}
+	return at, err
 }
 
 // enterStation has the frames that are to be stored pass the station, where there is one.

@@ -1,8 +1,13 @@
 package ingest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,13 +22,14 @@ type Source struct {
 	Name  string
 	Route uint32 // route version under which its events are delivered
 	Ack   shmabi.Ack
-	// Verifier judges the request. One that takes everything is for `provider: none`.
-	Verifier *provider.Verifier
+	// Proof is how its requests are proven now. Whoever keeps the secrets may replace it at any time.
+	Proof *atomic.Pointer[Proof]
 	// Unverified marks its events as taken without a proof.
 	Unverified bool
 	// Enforce false takes what does not hold as well, and marks it.
 	Enforce bool
-	// URL is the public URL, for schemes that sign it.
+	// URL is the public URL, for schemes that sign it. Where it has no query, that of a request
+	// belongs to it.
 	URL string
 	// Dedup is the window; 0 is off.
 	Dedup time.Duration
@@ -38,6 +44,27 @@ type Source struct {
 	OrderKey func(*provider.Request) uint64
 }
 
+// Proof is how the requests of a source are proven with the secrets of now. It is not changed once
+// it is in use.
+type Proof struct {
+	// Verifier judges the request. One that takes everything is for `provider: none`.
+	Verifier *provider.Verifier
+	// Proved is told which of the verifier's secrets has proved a request, and when that came, in ns
+	// since 1970. It is called from several goroutines and must be cheap; nil: nobody counts.
+	Proved func(secret int, atNS int64)
+}
+
+// NewProof is a place that holds a proof.
+func NewProof(p Proof) *atomic.Pointer[Proof] {
+	place := new(atomic.Pointer[Proof])
+	place.Store(&p)
+	return place
+}
+
+// ErrUnasked says that nobody wants the secret of a handshake now: the request is refused like one
+// with a bad signature.
+var ErrUnasked = errors.New("nobody asks for a secret now")
+
 // Table is all sources of one config. It is not changed once it is in use.
 type Table struct {
 	Version uint32
@@ -47,6 +74,13 @@ type Table struct {
 // Tally counts what became of a source's frames since the start.
 type Tally struct {
 	Verified, Duplicates, Unauthorized, Answered, Unknown atomic.Uint64
+	// Unavailable counts those whose key was not known yet.
+	Unavailable atomic.Uint64
+	// Unproven counts the verified ones that were taken without a proof, by the outcome of the
+	// judgement; OK: their source proves nothing.
+	Unproven [event.DoubtMax + 1]atomic.Uint64
+	// LastNS is when the last of the verified ones was received, in ns since 1970; 0: none was.
+	LastNS atomic.Int64
 }
 
 // verdict is the decision over one frame, before it is written down.
@@ -64,37 +98,45 @@ type verdict struct {
 	response   *provider.Response
 }
 
-// knower answers from memory which ids are durable already.
-type knower interface {
-	Known(source uint32, key [16]byte, at int64) (event.ID, bool)
-}
-
 // judge decides over frames. One belongs to one goroutine.
 type judge struct {
+	service   *Service
 	table     *Table
-	verifiers map[uint32]*provider.Verifier
-	known     knower
-	delivered func(event.ID) bool
-	tally     func(source uint32) *Tally
-	refused   func(source *Source, v provider.Verdict)
+	verifiers map[uint32]clone
+	log       *slog.Logger
 	answerMax int // bytes that a reply carries
 	request   provider.Request
 }
 
-// use takes another table up; verifiers hold state, so each judge has its own.
+// clone is a verifier of this judge's own: it holds state.
+type clone struct {
+	of       *Proof
+	verifier *provider.Verifier
+}
+
+// use takes another table up.
 func (j *judge) use(t *Table) {
-	if j.table == t {
-		return
-	}
-	j.table = t
-	j.verifiers = make(map[uint32]*provider.Verifier, len(t.Sources))
-	for id, s := range t.Sources {
-		j.verifiers[id] = s.Verifier.Clone()
+	if j.table != t {
+		j.table, j.verifiers = t, make(map[uint32]clone, len(t.Sources))
 	}
 }
 
+// verify judges a request by the proof of now, and gives that, or nil where there is none.
+func (j *judge) verify(source *Source, r *provider.Request) (*Proof, provider.Verdict) {
+	proof := source.Proof.Load()
+	if proof == nil {
+		return nil, provider.Verdict{Outcome: provider.Unavailable, Detail: "its secrets are not there"}
+	}
+	own := j.verifiers[source.ID]
+	if own.of != proof {
+		own = clone{proof, proof.Verifier.Clone()}
+		j.verifiers[source.ID] = own
+	}
+	return proof, own.verifier.Verify(r)
+}
+
 // frame decides over one frame of a lane. It depends on nothing that another life could not see
-// again, but for the config and the set of durable ids.
+// again, but for the config, the secrets and the set of durable ids.
 func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 	e, err := f.Event()
 	if err != nil {
@@ -105,14 +147,14 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 	}
 	d := f.D()
 	source, ok := j.table.Sources[d.SourceID()]
-	tally := j.tally(d.SourceID())
+	tally := j.service.Tally(d.SourceID())
 	if !ok {
 		tally.Unknown.Add(1)
 		return verdict{state: shmabi.StateRefused, code: 404}, nil
 	}
 	r := &j.request
 	r.Method, r.Target, r.Body = e.Method(), e.Target(), e.Body()
-	r.URL = append(r.URL[:0], source.URL...)
+	r.URL = source.publicURL(r.URL[:0], r.Target)
 	r.Client = e.Client()
 	r.ReceivedNS = int64(d.ReceivedNS())
 	r.Headers = r.Headers[:0]
@@ -120,54 +162,113 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 		name, value := e.Header(i)
 		r.Headers = append(r.Headers, provider.Field{Name: name, Value: value})
 	}
-	found := j.verifiers[source.ID].Verify(r)
+	proof, found := j.verify(source, r)
+	if found.Outcome != provider.OK && (source.Enforce || proof == nil) {
+		return j.refuse(source, tally, found), nil
+	}
+	if found.Outcome == provider.OK && found.Secret >= 0 && proof.Proved != nil {
+		proof.Proved(found.Secret, r.ReceivedNS)
+	}
+	if found.Response != nil && found.Outcome == provider.OK {
+		return j.respond(source, tally, e.Peer().Addr(), found.Response), nil
+	}
+	// The data plane lets what looks like a handshake through to a journal that takes nothing. What
+	// is none is told at once what all others are told, or it would keep the place of those that are.
+	if down := j.service.downNS.Load(); down != 0 && d.AdmittedNS() > down {
+		return verdict{state: shmabi.StateRefused, code: 503}, nil
+	}
 	v := verdict{
 		state: shmabi.StateVerified, code: 200, ack: source.Ack, route: source.Route,
-		secret: uint16(max(found.Secret, 0)),
+		secret: uint16(max(found.Secret, 0)), id: event.NewID(lane, d.Position(), d.ReceivedNS()),
 	}
 	if v.ack == shmabi.AckDelivered && len(source.Destinations) == 0 {
 		v.ack = shmabi.AckDurable // it is where it should be
 	}
-	switch {
-	case found.Outcome != provider.OK && source.Enforce:
-		tally.Unauthorized.Add(1)
-		j.refused(source, found)
-		return verdict{state: shmabi.StateRefused, code: 401}, nil
-	case found.Outcome != provider.OK || source.Unverified:
-		v.flags |= shmabi.VerdictFlagUnverified
-	}
-	if r := found.Response; r != nil && found.Outcome == provider.OK {
-		if len(headLines(r.ContentType, r.Headers))+len(r.Body) > j.answerMax {
-			return verdict{state: shmabi.StateRefused, code: 503}, nil // the ring is too small for it
-		}
-		tally.Answered.Add(1)
-		return verdict{state: shmabi.StateAnswered, code: uint16(r.Status), response: r}, nil
-	}
-	v.id = event.NewID(lane, d.Position(), d.ReceivedNS())
 	if source.OrderKey != nil {
 		v.orderKey = source.OrderKey(r)
 	}
 	if len(found.EventID) > 0 && source.Dedup > 0 {
-		v.dedup = dedupKey(found.EventID)
+		v.dedup = DedupKey(found.EventID)
 		v.dedupUntil = d.ReceivedNS() + uint64(source.Dedup)
-		if first, ok := j.known.Known(source.ID, v.dedup, int64(d.ReceivedNS())); ok {
-			tally.Duplicates.Add(1)
-			v := verdict{state: shmabi.StateDuplicate, code: 200, id: first}
-			if source.Ack == shmabi.AckDelivered && !j.delivered(first) {
-				v.code = 202
-			}
-			return v, nil
+		if first, ok := j.service.store.Known(source.ID, v.dedup, r.ReceivedNS); ok {
+			return j.repeat(source, tally, first), nil
 		}
 	}
+	if found.Outcome != provider.OK || source.Unverified {
+		v.flags |= shmabi.VerdictFlagUnverified |
+			shmabi.VerdictFlag(event.DoubtFlags(uint8(found.Outcome)))
+		tally.Unproven[min(found.Outcome, event.DoubtMax)].Add(1)
+	}
 	tally.Verified.Add(1)
+	if last := tally.LastNS.Load(); r.ReceivedNS > last {
+		tally.LastNS.CompareAndSwap(last, r.ReceivedNS) // another lane's is as good
+	}
 	if source.Degraded != nil && source.Degraded() {
 		v.code, v.flags = 202, v.flags|shmabi.VerdictFlagDegraded
 	}
 	return v, nil
 }
 
-// dedupKey names the sender's id; never all zero, which means none.
-func dedupKey(id []byte) [16]byte {
+// publicURL appends the URL that the sender of a request called; nothing where that is not known.
+func (s *Source) publicURL(to, target []byte) []byte {
+	to = append(to, s.URL...)
+	if query := bytes.IndexByte(target, '?'); query >= 0 && s.URL != "" &&
+		!strings.Contains(s.URL, "?") {
+		to = append(to, target[query:]...)
+	}
+	return to
+}
+
+// refuse is the verdict where the proof does not hold: 401 whatever is wrong with it, so that a
+// stranger learns nothing. Where its key is not known yet, nothing is wrong with it so far.
+func (j *judge) refuse(source *Source, tally *Tally, found provider.Verdict) verdict {
+	j.log.Debug("refused", "source", source.Name, "outcome", found.Outcome, "detail", found.Detail)
+	if found.Outcome == provider.Unavailable {
+		tally.Unavailable.Add(1)
+		return verdict{state: shmabi.StateRefused, code: 503}
+	}
+	tally.Unauthorized.Add(1)
+	return verdict{state: shmabi.StateRefused, code: 401}
+}
+
+// respond is the verdict over a handshake. A secret that it brings is kept before anybody is told.
+func (j *judge) respond(source *Source, tally *Tally, peer netip.Addr,
+	r *provider.Response) verdict {
+	if len(headLines(r.ContentType, r.Headers))+len(r.Body) > j.answerMax {
+		return verdict{state: shmabi.StateRefused, code: 503} // the ring is too small for it
+	}
+	for _, learned := range r.Learned {
+		err := errors.ErrUnsupported
+		if learn := j.service.learn; learn != nil {
+			err = learn(source.ID, peer, learned)
+		}
+		switch {
+		case errors.Is(err, ErrUnasked):
+			return j.refuse(source, tally, provider.Verdict{
+				Outcome: provider.BadSignature, Detail: err.Error(),
+			})
+		case err != nil:
+			j.log.Error("the secret of a handshake is not kept; its sender is told to come again",
+				"source", source.Name, "error", err)
+			return verdict{state: shmabi.StateRefused, code: 503}
+		}
+	}
+	tally.Answered.Add(1)
+	return verdict{state: shmabi.StateAnswered, code: uint16(r.Status), response: r}
+}
+
+// repeat is the verdict over what is durable already.
+func (j *judge) repeat(source *Source, tally *Tally, first event.ID) verdict {
+	tally.Duplicates.Add(1)
+	v := verdict{state: shmabi.StateDuplicate, code: 200, id: first}
+	if source.Ack == shmabi.AckDelivered && !j.service.delivered(first) {
+		v.code = 202
+	}
+	return v
+}
+
+// DedupKey names the sender's id; never all zero, which means none.
+func DedupKey(id []byte) [16]byte {
 	sum := sha256.Sum256(id)
 	sum[0] |= 1
 	return [16]byte(sum[:16])

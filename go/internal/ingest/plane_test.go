@@ -46,6 +46,7 @@ type answer struct {
 	id         event.ID
 	position   uint64
 	head, body string
+	retryAfter uint32
 }
 
 // size is the size of a lane's two rings.
@@ -114,6 +115,7 @@ type request struct {
 	headers  [][2]string
 	body     []byte
 	received uint64
+	admitted uint64 // boot clock
 	until    uint64
 }
 
@@ -123,7 +125,7 @@ func (p *plane) frame(r request) (shmabi.Frame, bool) {
 	f, err := shmabi.BuildEvent(shmabi.EventParts{
 		Method: "POST", Target: "/hook", Headers: r.headers, Body: r.body, SourceID: r.source,
 		Seq: p.seq + 1, Token: uint64(p.seq+1) << 20, ReceivedNS: r.received, Position: p.commit,
-		UntilNS: r.until, Client: r.client,
+		UntilNS: r.until, Client: r.client, AdmittedNS: r.admitted,
 	})
 	must(p.t, err)
 	// What an older lap left in the C line is garbage; let it look as good as garbage can.
@@ -189,7 +191,7 @@ func (p *plane) drain(n int) []answer {
 		}
 		p.answers = append(p.answers, answer{
 			kind: shmabi.Reply(e.Kind()), code: e.Code(), token: e.Token(), seq: e.Seq(),
-			id: e.EventID(), position: e.Position(),
+			id: e.EventID(), position: e.Position(), retryAfter: e.RetryAfterS(),
 			head: string(rest[:e.HeadLength()]), body: string(rest[e.HeadLength():]),
 		})
 		if e.Length() == 0 {

@@ -209,6 +209,9 @@ func (e *entry) reply(l replyRing) (bool, error) {
 		}
 	default:
 		r.Kind = shmabi.ReplyRefused
+		if r.Code == 503 { // it is about this request, and no sign of a slow journal
+			r.RetryAfterS = retryAfterMin + uint32(e.from/shmabi.LineSize%retryAfterSpread)
+		}
 	}
 	ok, err := l.Reply(&r)
 	e.replied = ok

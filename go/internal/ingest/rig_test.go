@@ -71,7 +71,8 @@ func source(t testing.TB, id uint32, secret string) *Source {
 	must(t, err)
 	s := &Source{
 		ID: id, Name: fmt.Sprint("source-", id), Route: 10 + id, Ack: shmabi.AckDurable,
-		Verifier: verifier, Unverified: scheme.Unsigned(), Enforce: id != lax, Dedup: time.Hour,
+		Proof: NewProof(Proof{Verifier: verifier}), Unverified: scheme.Unsigned(),
+		Enforce: id != lax, Dedup: time.Hour,
 	}
 	switch id {
 	case atOnce:

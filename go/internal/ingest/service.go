@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -35,12 +36,16 @@ type Observer interface {
 	Committed(took time.Duration, frames int)
 }
 
-// Options of New; all but Observe are required.
+// Options of New; all but Observe and Learn are required.
 type Options struct {
 	Store   Journal
 	Control *lane.Control
 	Log     *slog.Logger
 	Observe Observer
+	// Learn keeps a secret that a handshake of a source has brought, and returns when it is durable.
+	// It is called for the same one again in another life. ErrUnasked refuses the request; with any
+	// other error its sender is told to come again. nil: nobody keeps any.
+	Learn func(source uint32, peer netip.Addr, learned provider.Learned) error
 }
 
 // Service takes frames from any number of lanes to the store.
@@ -49,6 +54,7 @@ type Service struct {
 	control *lane.Control
 	log     *slog.Logger
 	observe Observer
+	learn   func(source uint32, peer netip.Addr, learned provider.Learned) error
 
 	table   atomic.Pointer[Table]
 	batches sync.Pool
@@ -58,6 +64,10 @@ type Service struct {
 	feeds   []*feed // replaced whole, never changed in place
 	tallies sync.Map
 
+	// downNS is since when the journal takes no groups, boot clock; 0: it does.
+	downNS atomic.Uint64
+
+	heavy *heavy
 	waits *waits
 	boot  func() uint64 // ns, the clock of until_ns
 
@@ -81,7 +91,7 @@ func New(o Options, table *Table) *Service {
 	ctx, stop := context.WithCancel(context.Background())
 	began := time.Now()
 	s := &Service{
-		store: o.Store, control: o.Control, log: o.Log, observe: o.Observe,
+		store: o.Store, control: o.Control, log: o.Log, observe: o.Observe, learn: o.Learn,
 		work: make(chan struct{}, 1), ctx: ctx, stop: stop, belt: sleepMax,
 		clock: func() time.Duration { return time.Since(began) },
 		waits: newWaits(), boot: bootNS,
@@ -90,6 +100,7 @@ func New(o Options, table *Table) *Service {
 	if s.observe == nil {
 		s.observe = unobserved{}
 	}
+	s.heavy = newHeavy(s)
 	s.table.Store(table)
 	return s
 }
@@ -115,6 +126,7 @@ func (s *Service) Stop() {
 		<-f.done
 		f.unmap()
 	}
+	s.heavy.close()
 }
 
 // SetTable makes frames be judged by another config from the next batch on.
@@ -161,10 +173,7 @@ func (s *Service) attach(f *feed, durable uint64) error {
 		bells.Wake = own
 	}
 	f.queue.waits = s.waits
-	f.judge = judge{
-		known: s.store, delivered: s.delivered, tally: s.Tally, refused: f.refused,
-		answerMax: f.lane.ReplyMax(),
-	}
+	f.judge = judge{service: s, log: f.log, answerMax: f.lane.ReplyMax()}
 	f.judge.use(s.table.Load())
 	if err := f.lane.Guard(func() error { return f.restore(durable) }); err != nil {
 		return err
@@ -283,10 +292,4 @@ func (s *Service) publishSpace() {
 		s.control.StoreJournalFull(full)
 		s.log.Warn("journal space", "full", full == 1)
 	}
-}
-
-// refused logs why a request got 401, at a bounded rate: it is the sender's doing how many there
-// are.
-func (f *feed) refused(source *Source, v provider.Verdict) {
-	f.log.Debug("refused", "source", source.Name, "outcome", v.Outcome, "detail", v.Detail)
 }

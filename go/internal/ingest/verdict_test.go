@@ -35,7 +35,7 @@ func TestASenderIsProvenByTheCertificateThatItsFrameNames(t *testing.T) {
 		provider.ClientScheme([]string{"dns:connect.example.com"}), nil, provider.Options{})
 	must(t, err)
 	partner := source(t, durably, secretText)
-	partner.Verifier = verifier
+	partner.Proof = NewProof(Proof{Verifier: verifier})
 	r.table = table(t, partner)
 	r.service.SetTable(r.table)
 	p := r.plane(roomy)
@@ -312,5 +312,32 @@ func TestTheOrderKeyIsInTheFrame(t *testing.T) {
 	}
 	if HashKey(1, []byte("a")) == HashKey(2, []byte("a")) {
 		t.Error("two sources share an order")
+	}
+}
+
+func TestWhatIsNoHandshakeIsToldSoWhileTheJournalTakesNothing(t *testing.T) {
+	r := newRig(t)
+	p := r.plane(roomy)
+	r.journal.failNext(1 << 30)
+	waits := p.publish(signed(t, durably, "evt_1", "{}"))
+	eventually(t, "the journal is not writable", func() bool { return r.control.Writable() == 0 })
+	// It was admitted after that, so it looked like a handshake to the data plane.
+	late := func(q request) request {
+		q.admitted = r.now.Load() + 1
+		return q
+	}
+	at := p.publish(late(question(t, "still answered")))
+	if a := wantOne(t, p.take(1), shmabi.ReplyInline, 200, at); a.body != "still answered" {
+		t.Errorf("answer %q", a.body)
+	}
+	at = p.publish(late(signed(t, asking, "", `{"type":"event_callback"}`)))
+	wantOne(t, p.take(1), shmabi.ReplyRefused, 503, at)
+	at = p.publish(late(forged(t, asking, "", `{"type":"event_callback"}`)))
+	wantOne(t, p.take(1), shmabi.ReplyRefused, 401, at)
+	r.journal.failNext(0)
+	wantOne(t, p.take(1), shmabi.ReplyAccepted, 200, waits)
+	r.released(p)
+	if all := r.journal.all(); len(all) != 1 || all[0].position != waits {
+		t.Errorf("stored: %v", all)
 	}
 }

@@ -147,6 +147,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, c := range facts.Certificates {
 		s.gauge(expiry, float64(c.NotAfter.Unix()), c.Listener, c.File)
 	}
+	s.secrets(facts.Secrets, time.Now())
 	s.admission(facts.Admission)
 	s.classes(&all)
 	s.dataPlane(&all, facts.BeltWakes)
@@ -296,8 +297,10 @@ func (s scrape) judged(list []Source) {
 		s.counter(stored, float64(source.Duplicates), source.Name, "duplicate")
 		s.counter(stored, float64(source.Unauthorized), source.Name, "unauthorized")
 		s.counter(stored, float64(source.Handshakes), source.Name, "handshake")
+		s.unproven(&source)
 		s.gauge(refusedInRow, float64(source.RefusedInRow), source.Name)
 		s.gauge(guarded, truth(source.Guarded), source.Name)
+		s.silence(&source)
 	}
 }
 

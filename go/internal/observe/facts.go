@@ -14,6 +14,7 @@ type Facts struct {
 	DataPlane DataPlane
 	// Certificates are those that listeners show.
 	Certificates []Certificate
+	Secrets      []Secret
 	Admission    Admission
 	Lanes        []Lane
 	Journal      Journal
@@ -92,6 +93,14 @@ type Source struct {
 	// RefusedInRow counts since the last success; Guarded: its provider is near to stop sending.
 	RefusedInRow uint64
 	Guarded      bool
+	// Unavailable counts requests whose key was not known yet, Unverified by reason the events that
+	// were taken without a proof.
+	Unavailable uint64
+	Unverified  map[string]uint64
+	// Silent: nothing came for longer than is usual or allowed; Heard is when its sender was heard
+	// last, zero: never.
+	Silent bool
+	Heard  time.Time
 }
 
 // Destination is one queue.

@@ -31,6 +31,7 @@ type Metrics struct {
 	attemptSeconds *prometheus.HistogramVec
 	deliverSeconds *prometheus.HistogramVec
 	transitions    *prometheus.CounterVec
+	whole          *prometheus.CounterVec
 
 	mu     sync.Mutex
 	planes []plane
@@ -74,6 +75,10 @@ func New(o Options) *Metrics {
 			Name: "webhook_breaker_transitions_total",
 			Help: "Transitions of breakers by the state that they led to.",
 		}, []string{"breaker", "to"}),
+		whole: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "webhook_batches_whole_total",
+			Help: "Bodies of a source with split that could not be taken apart and went on whole.",
+		}, []string{"source"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "webhook_build_info", Help: "1, with the version that runs.",
@@ -81,7 +86,7 @@ func New(o Options) *Metrics {
 	})
 	build.Set(1)
 	m.registry.MustRegister(build, m.commitSeconds, m.batchEvents, m.attempts, m.attemptSeconds,
-		m.deliverSeconds, m.transitions, collector{m}, collectors.NewGoCollector(),
+		m.deliverSeconds, m.transitions, m.whole, collector{m}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -116,6 +121,9 @@ func (m *Metrics) Delivered(destination string, since time.Duration) {
 func (m *Metrics) Transitioned(breaker, to string) {
 	m.transitions.WithLabelValues(breaker, to).Inc()
 }
+
+// Whole tells of a body of a source that could not be taken apart.
+func (m *Metrics) Whole(source string) { m.whole.WithLabelValues(source).Inc() }
 
 // Forget drops what was counted of a destination or group that the config no longer has.
 func (m *Metrics) Forget(name string) {

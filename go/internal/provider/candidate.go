@@ -2,10 +2,13 @@ package provider
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/subtle"
+	"math/big"
 )
 
 // trial tries the candidate signatures of one request against the keys of one variant.
@@ -14,17 +17,23 @@ type trial struct {
 	c          *variant
 	keys       []keyState
 	keyID      []byte
+	at         int64 // time of receipt
 	matched    *keyState
 	seen       int
 	wellFormed int
 	repeated   bool
+	late       bool // a key fits, outside of its time
+	pending    bool // a key is not here yet
 }
 
 func (t *trial) items(field []byte) {
 	for rest := field; len(rest) > 0; {
 		var label, value []byte
 		label, value, rest = t.c.Items.next(rest)
-		if t.c.Items.Assign == 0 {
+		if t.c.Items.KeyIDs && label != nil {
+			t.keyID = label
+		}
+		if t.c.Items.Assign == 0 || t.c.Items.KeyIDs && label != nil {
 			t.candidate(0, value)
 			continue
 		}
@@ -58,16 +67,21 @@ func (t *trial) numbered(r *Request) {
 	}
 }
 
-// candidate holds one signature against the keys of its proof.
+// candidate holds one signature, with its prefix, against the keys of its proof.
 func (t *trial) candidate(proof int, text []byte) {
 	if t.seen++; t.matched != nil ||
 		t.seen > candidatesMax && t.c.signature.kind != SourceNumbered {
 		return
 	}
 	p := &t.c.Proofs[proof]
-	if text = p.cutPrefix(text); text == nil {
-		return
+	if text = p.cutPrefix(text); text != nil {
+		t.encoded(proof, text)
 	}
+}
+
+// encoded holds the text of one signature against the keys of its proof.
+func (t *trial) encoded(proof int, text []byte) {
+	p := &t.c.Proofs[proof]
 	signature, f := p.Encoding.decode(t.v.decoded[:], text)
 	if f == formBad {
 		return
@@ -76,15 +90,33 @@ func (t *trial) candidate(proof int, text []byte) {
 	if f == formNever {
 		return
 	}
+	var spare *keyState
+	tried := false
 	for i := range t.keys {
 		k := &t.keys[i]
-		if k.proof != proof || t.c.keyID.kind != SourceNone && !bytes.Equal(k.id, t.keyID) {
+		switch {
+		case k.proof != proof:
+			continue
+		case t.c.byID && !bytes.Equal(k.id, t.keyID):
+			spare = k
 			continue
 		}
-		if t.v.proves(p.Algorithm, k, signature) {
+		// One outside of its time is tried all the same: for our log, and because the time that a
+		// refusal takes must not tell which keys there are.
+		tried = true
+		switch holds := t.v.proves(p, k, signature); {
+		case holds && k.valid.holds(t.at):
 			t.matched = k
 			return
+		case holds:
+			t.late = true
 		}
+	}
+	if tried || p.Key.Remote != nil && t.published(p, signature) {
+		return
+	}
+	if spare != nil {
+		t.v.proves(p, spare, signature)
 	}
 }
 
@@ -96,6 +128,9 @@ func (p *Proof) cutPrefix(text []byte) []byte {
 	}
 	if len(text) < n || string(text[:n]) != p.Prefix &&
 		!(p.PrefixFold && bytes.EqualFold(text[:n], []byte(p.Prefix))) {
+		if p.PrefixOptional {
+			return text
+		}
 		return nil
 	}
 	if p.PrefixFold {
@@ -104,8 +139,10 @@ func (p *Proof) cutPrefix(text []byte) []byte {
 	return text[n:]
 }
 
-func (v *Verifier) proves(a Algorithm, k *keyState, signature []byte) bool {
-	switch a {
+// proves tells whether the signature is the one of the signed text in v.parts under the key.
+func (v *Verifier) proves(p *Proof, k *keyState, signature []byte) bool {
+	v.checks++
+	switch p.Algorithm {
 	case Token:
 		// Hashing first hides the length of the token.
 		got := sha256.Sum256(signature)
@@ -113,12 +150,22 @@ func (v *Verifier) proves(a Algorithm, k *keyState, signature []byte) bool {
 	case Ed25519:
 		return len(signature) == ed25519.SignatureSize &&
 			ed25519.Verify(k.edwards, v.joined(), signature)
-	case ECDSAP256:
-		v.digest.Reset()
-		for _, text := range v.parts {
-			v.digest.Write(text)
+	case ECDSAP256, ECDSAP384:
+		sum := v.digest(p.Algorithm.digest())
+		if !p.Raw {
+			return ecdsa.VerifyASN1(k.weierstrass, sum, signature)
 		}
-		return ecdsa.VerifyASN1(k.weierstrass, v.digest.Sum(v.sum[:0]), signature)
+		half := (k.weierstrass.Params().BitSize + 7) / 8
+		return len(signature) == 2*half && ecdsa.Verify(k.weierstrass, sum,
+			new(big.Int).SetBytes(signature[:half]), new(big.Int).SetBytes(signature[half:]))
+	case RSASHA1, RSASHA256:
+		hash := p.Algorithm.digest()
+		return rsa.VerifyPKCS1v15(k.rsa, hash, v.digest(hash), signature) == nil
+	case RSAPSSSHA256, RSAPSSSHA512:
+		// The salt is as long as the hash (RFC 7518, section 3.5; RFC 9421, section 3.3.1).
+		hash := p.Algorithm.digest()
+		return rsa.VerifyPSS(k.rsa, hash, v.digest(hash), signature,
+			&rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash}) == nil
 	}
 	if !k.fresh {
 		k.mac.Reset()
@@ -129,6 +176,24 @@ func (v *Verifier) proves(a Algorithm, k *keyState, signature []byte) bool {
 		k.fresh = true
 	}
 	return subtle.ConstantTimeCompare(k.sum[:k.size], signature) == 1
+}
+
+// digest is the hash of the signed text, made once for all keys and candidates.
+func (v *Verifier) digest(h crypto.Hash) []byte {
+	if v.digested == h {
+		return v.sum[:h.Size()]
+	}
+	hash := v.hashes[h]
+	if hash == nil {
+		hash = h.New()
+		v.hashes[h] = hash
+	}
+	hash.Reset()
+	for _, text := range v.parts {
+		hash.Write(text)
+	}
+	v.digested = h
+	return hash.Sum(v.sum[:0])
 }
 
 // joined is the signed text in one piece, for Ed25519, which reads it twice.

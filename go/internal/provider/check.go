@@ -6,61 +6,99 @@ import (
 	"slices"
 )
 
+// SchemeError is one thing that is wrong with a scheme. Path is the key at which it stands in the
+// form of package catalogue, such as any_of[1].content[2], and empty for the scheme as a whole.
+type SchemeError struct{ Path, Reason string }
+
+func (e *SchemeError) Error() string {
+	if e.Path == "" {
+		return e.Reason
+	}
+	return e.Path + ": " + e.Reason
+}
+
+func faultAt(path, format string, args ...any) error {
+	return &SchemeError{path, fmt.Sprintf(format, args...)}
+}
+
+// under puts the path of an error under a key.
+func under(key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var fault *SchemeError
+	switch {
+	case !errors.As(err, &fault):
+		return &SchemeError{key, err.Error()}
+	case fault.Path == "":
+		return &SchemeError{key, fault.Reason}
+	}
+	return &SchemeError{key + "." + fault.Path, fault.Reason}
+}
+
+func nth(key string, i int) string { return fmt.Sprintf("%s[%d]", key, i) }
+
 // Check finds what is wrong with a scheme before any request meets it: fields that contradict each
-// other, and forms that would protect less than they seem to.
+// other, and forms that would protect less than they seem to. The error is a *SchemeError.
 func (s *Scheme) Check() error {
 	if len(s.AnyOf) == 0 {
-		return errors.New("the scheme has no way to verify")
+		return faultAt("", "the scheme has no way to verify")
 	}
 	for i := range s.AnyOf {
-		if err := s.AnyOf[i].check(); err != nil {
-			if len(s.AnyOf) > 1 {
-				return fmt.Errorf("any_of[%d]: %w", i, err)
-			}
-			return err
+		err := s.AnyOf[i].check()
+		if err == nil && s.AnyOf[i].Each != EachNone && s.Batch == nil {
+			err = faultAt("each", "needs batch, which says where the items are")
+		}
+		if err != nil {
+			return under(nth("any_of", i), err)
 		}
 	}
-	for _, source := range slices.Concat(s.ID, s.Type) {
-		if err := source.checkIdentity(); err != nil {
-			return err
-		}
+	if err := checkIdentities("id", s.ID); err != nil {
+		return err
 	}
-	if n := len(s.Handshakes); n > handshakesMax {
-		return fmt.Errorf("%d handshakes are more than %d", n, handshakesMax)
+	if err := checkIdentities("type", s.Type); err != nil {
+		return err
 	}
 	if n := len((IDFrom{}).Places(s)); n > idPlacesMax {
-		return fmt.Errorf("an id in one of %d places; %d are the most", n, idPlacesMax)
+		return faultAt("id", "an id in one of %d places; %d are the most", n, idPlacesMax)
+	}
+	if s.Batch != nil {
+		if err := s.Batch.check(); err != nil {
+			return under("batch", err)
+		}
 	}
 	if n := len(s.Contract.RetryHeaders.Value); n > retryHeadersMax {
-		return fmt.Errorf("%d retry headers are more than %d", n, retryHeadersMax)
+		return faultAt("contract.retry_headers", "%d are more than %d", n, retryHeadersMax)
+	}
+	if n := len(s.Handshakes); n > handshakesMax {
+		return faultAt("handshakes", "%d are more than %d", n, handshakesMax)
 	}
 	for i := range s.Handshakes {
-		if n := len(s.Handshakes[i].Match); n > matchesMax {
-			return fmt.Errorf("handshake %q: %d conditions are more than %d", s.Handshakes[i].Name,
-				n, matchesMax)
-		}
 		if err := s.Handshakes[i].check(); err != nil {
-			return fmt.Errorf("handshake %q: %w", s.Handshakes[i].Name, err)
+			return under(nth("handshakes", i), err)
 		}
 	}
 	return nil
 }
 
-func (s Source) checkIdentity() error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	if s.Kind != SourceHeader && s.Kind != SourceJSON && s.Kind != SourceQuery {
-		return fmt.Errorf("an id or type comes from header, json or query, not from %s", s)
+func checkIdentities(key string, list []Source) error {
+	for i, source := range list {
+		err := source.check()
+		switch source.Kind {
+		case SourceHeader, SourceJSON, SourceQuery, SourceForm, SourceClaim:
+		default:
+			err = fmt.Errorf("want header, json, query, form or claim, not %s", source)
+		}
+		if err != nil {
+			return under(nth(key, i), err)
+		}
 	}
 	return nil
 }
 
 func (v *Variant) check() error {
-	for _, source := range v.ID {
-		if err := source.checkIdentity(); err != nil {
-			return err
-		}
+	if err := checkIdentities("id", v.ID); err != nil {
+		return err
 	}
 	if err := v.checkProofs(); err != nil {
 		return err
@@ -68,127 +106,226 @@ func (v *Variant) check() error {
 	if a := v.Proofs[0].Algorithm; a.keyless() || a == MessageSignature {
 		return nil
 	}
-	if err := v.Signature.check(); err != nil {
-		return fmt.Errorf("signature: %w", err)
-	}
-	if v.Signature.Kind == SourceItem {
-		return errors.New("signature: an item is a part of the signature field, not its place")
-	}
-	if v.Signature.Kind == SourceNumbered && v.Items != (Items{}) {
-		return errors.New("items: a numbered family has one signature a field")
+	if err := v.checkSignature(); err != nil {
+		return err
 	}
 	if v.KeyID.Kind != SourceNone {
-		if err := v.KeyID.check(); err != nil {
-			return fmt.Errorf("key_id: %w", err)
+		if err := v.checkSource(v.KeyID); err != nil {
+			return under("key_id", err)
 		}
 	}
-	for _, match := range v.Require {
-		if err := match.check(); err != nil {
-			return fmt.Errorf("require: %w", err)
+	for i := range v.Require {
+		m := &v.Require[i]
+		err := m.check()
+		if err == nil {
+			err = v.checkSource(m.From)
 		}
-		if match.Secret != "" {
-			return errors.New("require: a secret is for handshakes only")
+		if err == nil && m.Secret != "" {
+			err = errors.New("a secret is for handshakes only")
+		}
+		if err != nil {
+			return under(nth("require", i), err)
 		}
 	}
 	if err := v.checkTimestamp(); err != nil {
-		return fmt.Errorf("timestamp: %w", err)
+		return under("timestamp", err)
 	}
 	return v.checkContent()
 }
 
+func (v *Variant) checkSignature() error {
+	if err := v.Signature.check(); err != nil {
+		return under("signature", err)
+	}
+	switch v.Signature.Kind {
+	case SourceItem, SourceClaim, SourceJOSE:
+		return faultAt("signature", "%s is a part of the signature field, not its place", v.Signature)
+	case SourceNumbered:
+		if v.Items != (Items{}) || v.JWS != nil {
+			return faultAt("items", "a numbered family has one signature a field")
+		}
+	}
+	if v.JWS != nil {
+		return v.checkJWS()
+	}
+	return nil
+}
+
+func (v *Variant) checkJWS() error {
+	p := &v.Proofs[0]
+	switch {
+	case algorithms[p.Algorithm].jose == "":
+		return faultAt("algorithm", "a JSON Web Signature is not made with %s", p.Algorithm)
+	case v.Items != (Items{}):
+		return faultAt("items", "a JSON Web Signature is one field")
+	case len(v.Content) > 0:
+		return faultAt("content", "a JSON Web Signature carries what it signs")
+	case v.JWS.Leeway < 0:
+		return faultAt("jws.leeway", "is negative")
+	case v.Each != EachNone:
+		return faultAt("each", "a JSON Web Signature is not made for an item")
+	}
+	return nil
+}
+
 func (v *Variant) checkProofs() error {
 	if len(v.Proofs) == 0 {
-		return errors.New("algorithm is missing")
+		return faultAt("algorithm", "is missing")
 	}
 	labels := map[string]bool{}
-	signs := v.Proofs[0].Algorithm.signsText()
 	for i := range v.Proofs {
 		p := &v.Proofs[i]
-		if p.Algorithm < None || p.Algorithm > ClientCertificate {
-			return errors.New("algorithm is missing")
+		err := v.checkProof(p)
+		if err == nil && labels[p.Label] {
+			err = faultAt("label", "%q stands twice", p.Label)
 		}
-		if p.Algorithm.keyless() && (len(v.Proofs) > 1 || v.Signature.Kind != SourceNone) {
-			return errors.New("an algorithm without a key stands alone")
-		}
-		if p.Algorithm == ClientCertificate {
-			return checkClientNames(v.ClientNames)
-		}
-		if p.Algorithm == None {
-			return nil
-		}
-		if p.Algorithm == MessageSignature {
-			if len(v.Proofs) > 1 || v.Signature.Kind != SourceNone || len(v.Content) > 0 {
-				return errors.New("algorithm rfc9421 stands alone, with components and max_age")
-			}
-			return nil
-		}
-		if len(v.Components) > 0 || v.MaxAge != 0 {
-			return errors.New("components and max_age are for rfc9421")
-		}
-		if p.Algorithm.signsText() != signs {
-			return errors.New("a token and a signature do not share one field")
-		}
-		if p.Algorithm == KeyedSHA256 && !v.Legacy {
-			return errors.New("algorithm keyed-sha256 can be forged by extension, say legacy: true")
-		}
-		if p.Encoding < Hex || p.Encoding > EncodingText {
-			return errors.New("encoding is missing")
-		}
-		if p.Encoding == EncodingText && p.Algorithm != Token {
-			return errors.New("encoding text is for tokens only")
-		}
-		if (p.Algorithm == ECDSAP256) != (p.Key.Encoding == KeySPKI) {
-			return errors.New("key encoding spki belongs to ecdsa-p256-sha256")
-		}
-		if labels[p.Label] {
-			return fmt.Errorf("label %q stands twice", p.Label)
+		if err != nil {
+			return under(nth("proofs", i), err)
 		}
 		labels[p.Label] = true
 	}
+	if kind := v.Proofs[0].Algorithm.kind(); kind == kindKeyless || kind == kindMessage {
+		return nil
+	}
+	named := v.Items.Assign != 0 && !v.Items.KeyIDs
 	switch {
 	case v.Items.Assign != 0 && v.Items.Separator == 0:
-		return errors.New("items: assign needs a separator")
+		return faultAt("items", "assign needs a separator")
 	case v.Items.Assign != 0 && v.Items.Assign == v.Items.Separator:
-		return errors.New("items: assign and separator are the same")
-	case v.Items.Assign != 0 && labels[""]:
-		return errors.New("label is missing: with labelled items each proof has one")
-	case v.Items.Assign == 0 && (len(v.Proofs) > 1 || !labels[""]):
-		return errors.New("label needs items with assign")
+		return faultAt("items", "assign and separator are the same")
+	case v.Items.KeyIDs && v.Items.Assign == 0:
+		return faultAt("items", "label needs assign")
+	case v.Items.KeyIDs && v.KeyID.Kind != SourceNone:
+		return faultAt("key_id", "the labels of the items are the key ids")
+	case named && labels[""]:
+		return faultAt("label", "is missing: with labelled items each proof has one")
+	case !named && (len(v.Proofs) > 1 || !labels[""]):
+		return faultAt("label", "needs items with assign")
 	}
 	return nil
+}
+
+func (v *Variant) checkProof(p *Proof) error {
+	kind := p.Algorithm.kind()
+	if kind == kindUnknown {
+		return faultAt("algorithm", "is missing")
+	}
+	if kind == kindKeyless {
+		switch {
+		case len(v.Proofs) > 1 || v.Signature.Kind != SourceNone || v.JWS != nil:
+			return faultAt("algorithm", "one without a key stands alone")
+		case p.Algorithm == ClientCertificate:
+			return checkClientNames(v.ClientNames)
+		}
+		return nil
+	}
+	if kind == kindMessage {
+		if len(v.Proofs) > 1 || v.Signature.Kind != SourceNone || len(v.Content) > 0 || v.JWS != nil {
+			return faultAt("algorithm", "rfc9421 stands alone, with components and max_age")
+		}
+		return nil
+	}
+	if len(v.Components) > 0 || v.MaxAge != 0 {
+		return faultAt("algorithm", "components and max_age are for rfc9421")
+	}
+	if p.Algorithm.signsText() != v.Proofs[0].Algorithm.signsText() {
+		return faultAt("algorithm", "a token and a signature do not share one field")
+	}
+	if weak := algorithms[p.Algorithm].weak; weak != "" && !v.Legacy {
+		return faultAt("algorithm", "%s is weak: %s; say legacy: true, and the source allow_legacy",
+			p.Algorithm, weak)
+	}
+	if kind == kindPublic && v.Each != EachNone {
+		return faultAt("algorithm", "%s costs too much for each of many items", p.Algorithm)
+	}
+	if err := v.checkForms(p); err != nil {
+		return err
+	}
+	return under("key", v.checkKey(p))
+}
+
+// checkForms holds the forms of the signature against the algorithm.
+func (v *Variant) checkForms(p *Proof) error {
+	switch {
+	case v.JWS != nil && p.Encoding != 0:
+		return faultAt("encoding", "a JSON Web Signature has its own")
+	case v.JWS == nil && (p.Encoding < Hex || p.Encoding > EncodingText):
+		return faultAt("encoding", "is missing")
+	case p.Encoding == EncodingText && p.Algorithm != Token:
+		return faultAt("encoding", "text is for tokens only")
+	case p.PrefixOptional && p.Prefix == "":
+		return faultAt("prefix_optional", "there is no prefix")
+	case v.JWS != nil && p.Raw:
+		return faultAt("raw", "a JSON Web Signature is always so")
+	case p.Raw && p.Algorithm != ECDSAP256 && p.Algorithm != ECDSAP384:
+		return faultAt("raw", "is for ECDSA")
+	}
+	return nil
+}
+
+func (v *Variant) checkKey(p *Proof) error {
+	public := p.Algorithm.kind() == kindPublic
+	switch f := &p.Key; {
+	case public && p.Algorithm != Ed25519 && f.Encoding != KeySPKI:
+		return faultAt("encoding", "%s needs a public key: say spki", p.Algorithm)
+	case !public && f.Encoding == KeySPKI:
+		return faultAt("encoding", "spki is a public key, which %s does not use", p.Algorithm)
+	case f.Encoding == KeySHA1 && !v.Legacy:
+		return faultAt("encoding", "sha1 takes the strength of SHA-1 from the key; say legacy: true, "+
+			"and the source allow_legacy")
+	case f.Remote == nil:
+		return nil
+	case !public:
+		return faultAt("remote", "only public keys are published")
+	case v.Items.KeyIDs || len(v.Proofs) > 1:
+		return faultAt("remote", "goes with a single proof")
+	}
+	return under("remote", p.Key.Remote.check(v))
 }
 
 func (v *Variant) checkTimestamp() error {
 	t := v.Timestamp
 	if t.From.Kind == SourceNone {
 		if t.Format != TimeNone || t.Tolerance != 0 {
-			return errors.New("from is missing")
+			return faultAt("from", "is missing")
 		}
 		return nil
 	}
 	if err := v.checkSource(t.From); err != nil {
-		return err
+		return under("from", err)
 	}
 	switch {
-	case t.Format < UnixSeconds || t.Format > RFC3339:
-		return errors.New("format is missing")
+	case t.Format < UnixSeconds || t.Format > HTTPDate:
+		return faultAt("format", "is missing")
 	case t.Tolerance < 0:
-		return errors.New("tolerance is negative")
-	case t.JSONString && t.From.Kind != SourceJSON:
-		return errors.New("json_string is for a time in the body")
+		return faultAt("tolerance", "is negative")
+	case t.Future < 0 || t.Future > 0 && t.Tolerance == 0:
+		return faultAt("future", "stands beside a tolerance, and is not negative")
+	case t.JSONString && t.From.Kind != SourceJSON && t.From.Kind != SourceClaim:
+		return faultAt("json_string", "is for a time in the body or in a claim")
+	case t.Optional && t.From.Kind != SourceClaim && (t.From.Kind != SourceJSON || v.UnsignedBody):
+		return faultAt("optional", "anybody could take the time away: it has to be in a signed "+
+			"body or in a claim")
 	}
 	return nil
 }
 
+// checkSource is for what a variant reads.
 func (v *Variant) checkSource(s Source) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if s.Kind == SourceItem && v.Items.Assign == 0 {
-		return fmt.Errorf("%s needs items with assign", s)
-	}
-	if s.Kind == SourceNumbered {
-		return fmt.Errorf("%s: only a signature comes from a numbered family", s)
+	switch s.Kind {
+	case SourceItem:
+		if v.Items.Assign == 0 {
+			return fmt.Errorf("%s needs items with assign", s)
+		}
+	case SourceNumbered, SourceBody:
+		return fmt.Errorf("%s: only a signature comes from there", s)
+	case SourceClaim, SourceJOSE:
+		if v.JWS == nil {
+			return fmt.Errorf("%s needs jws", s)
+		}
 	}
 	return nil
 }
@@ -196,56 +333,102 @@ func (v *Variant) checkSource(s Source) error {
 func (v *Variant) checkContent() error {
 	if !v.Proofs[0].Algorithm.signsText() {
 		if len(v.Content) > 0 || v.Timestamp.From.Kind != SourceNone {
-			return errors.New("content: a token signs nothing, so neither content nor timestamp " +
+			return faultAt("content", "a token signs nothing, so neither content nor timestamp "+
 				"would be protected")
 		}
 		return nil
 	}
-	body, timed, signsURL := false, false, false
-	for i, part := range v.Content {
-		switch part.Kind {
-		case PartBody, PartForm:
-			body = true
-		case PartURL, PartURLWithPort, PartURLWithoutPort:
-			signsURL = true
-		case PartTimestamp:
-			if v.Timestamp.From.Kind == SourceNone {
-				return errors.New("content: timestamp is not configured")
-			}
-			timed = true
-		case PartSource:
-			if err := v.checkSource(part.Source); err != nil {
-				return fmt.Errorf("content[%d]: %w", i, err)
-			}
-			timed = timed || part.Source == v.Timestamp.From
-		case PartLiteral, PartMethod, PartTarget:
-		default:
-			return fmt.Errorf("content[%d]: part is not set", i)
+	signs := signedText{claims: v.JWS != nil}
+	for i := range v.Content {
+		if err := v.checkPart(&v.Content[i], &signs); err != nil {
+			return under(nth("content", i), err)
 		}
 	}
-	if v.BodyHash.Kind != SourceNone {
-		if v.BodyHash.Kind != SourceQuery || v.BodyHash.Name == "" || !signsURL {
-			return errors.New("body_hash: it is a parameter of the query of a signed URL")
-		}
-		body = true
+	if err := v.checkBodyHash(&signs); err != nil {
+		return under("body_hash", err)
 	}
-	if !body && !v.UnsignedBody {
-		return errors.New("content: body is missing; " +
+	if !signs.body && !v.UnsignedBody {
+		return faultAt("content", "body is missing; "+
 			"if the sender does not sign it say unsigned_body: true")
 	}
-	timed = timed || body && v.Timestamp.From.Kind == SourceJSON
+	from := v.Timestamp.From.Kind
+	timed := signs.time || signs.body && from == SourceJSON || from == SourceClaim
 	if v.Timestamp.Tolerance > 0 && !timed {
-		return errors.New("timestamp: it is not part of the content, so anybody could change it")
+		return faultAt("timestamp", "it is not part of the content, so anybody could change it")
 	}
 	return nil
 }
 
+// signedText is what a content covers.
+type signedText struct {
+	body, time, url, claims bool
+	headers                 []Source
+}
+
+func (v *Variant) checkPart(p *Part, signs *signedText) error {
+	switch p.Kind {
+	case PartBody, PartForm, PartBodyCRC32, PartBodySHA256:
+		signs.body = true
+	case PartURL, PartURLWithPort, PartURLWithoutPort:
+		signs.url = true
+	case PartTimestamp:
+		if v.Timestamp.From.Kind == SourceNone {
+			return errors.New("timestamp is not configured")
+		}
+		signs.time = true
+	case PartSource:
+		if err := v.checkSource(p.Source); err != nil {
+			return err
+		}
+		if p.Optional && p.Source == v.Timestamp.From {
+			return errors.New("the time is not optional")
+		}
+		signs.time = signs.time || p.Source == v.Timestamp.From
+		signs.headers = append(signs.headers, p.Source)
+	case PartSecret:
+		if p.Role == "" {
+			return errors.New("secret: role is missing")
+		}
+		if p.Source.Kind != SourceNone {
+			return v.checkSource(p.Source)
+		}
+	case PartHeaders:
+		if err := v.checkSource(p.Source); err != nil {
+			return err
+		}
+		if p.List.Separator == 0 || p.List.Assign == 0 || p.List.Join == 0 {
+			return errors.New("headers: separator, assign and join are needed")
+		}
+		// The time's field has to be in the list, which is looked at in each request.
+		signs.time = true
+	case PartLiteral, PartMethod, PartTarget:
+	default:
+		return errors.New("part is not set")
+	}
+	return nil
+}
+
+func (v *Variant) checkBodyHash(signs *signedText) error {
+	switch from := v.BodyHash; {
+	case from.Kind == SourceNone:
+		return nil
+	case from.Kind == SourceQuery && from.Name != "" && signs.url,
+		from.Kind == SourceClaim && signs.claims,
+		from.Kind == SourceHeader && slices.Contains(signs.headers, from):
+		signs.body = true
+		return v.BodyHash.check()
+	}
+	return errors.New("it is a parameter of the query of a signed URL, a header field in the " +
+		"content, or a claim")
+}
+
 func (m *Match) check() error {
 	if err := m.From.check(); err != nil {
-		return err
+		return under("from", err)
 	}
-	if m.From.Kind == SourceItem || m.From.Kind == SourceNumbered {
-		return fmt.Errorf("%s cannot be matched", m.From)
+	switch m.From.Kind {
+	case SourceItem, SourceNumbered, SourceBody:
+		return faultAt("from", "%s cannot be matched", m.From)
 	}
 	used := 0
 	for _, set := range []bool{m.Absent, m.Equals != "", m.Media != "", m.Secret != ""} {
@@ -255,50 +438,6 @@ func (m *Match) check() error {
 	}
 	if used > 1 {
 		return errors.New("equals, media, absent and secret exclude each other")
-	}
-	return nil
-}
-
-func (h *Handshake) check() error {
-	if h.Status < 200 || h.Status > 299 {
-		return errors.New("status is not between 200 and 299")
-	}
-	if h.Method != "" {
-		if err := checkName(h.Method); err != nil {
-			return fmt.Errorf("method: %w", err)
-		}
-	}
-	if len(h.Match) == 0 {
-		return errors.New("match is missing")
-	}
-	for i := range h.Match {
-		if err := h.Match[i].check(); err != nil {
-			return fmt.Errorf("match[%d]: %w", i, err)
-		}
-	}
-	for _, pair := range h.Headers {
-		if err := checkName(pair[0]); err != nil {
-			return fmt.Errorf("headers: %w", err)
-		}
-	}
-	for i, part := range h.Body {
-		switch part.Kind {
-		case AnswerLiteral:
-			continue
-		case EchoHMAC:
-			if !h.Signed {
-				return fmt.Errorf("body[%d]: an HMAC is given to signed requests only", i)
-			}
-		case Echo, EchoJSON:
-		default:
-			return fmt.Errorf("body[%d]: part is not set", i)
-		}
-		if err := part.From.check(); err != nil {
-			return fmt.Errorf("body[%d]: %w", i, err)
-		}
-		if part.From.Kind == SourceItem || part.From.Kind == SourceNumbered {
-			return fmt.Errorf("body[%d]: %s cannot be repeated", i, part.From)
-		}
 	}
 	return nil
 }

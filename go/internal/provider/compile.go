@@ -1,11 +1,12 @@
 package provider
 
 import (
+	"crypto"
 	"crypto/hmac"
-	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
 	"errors"
+	"fmt"
 	"hash"
 	"slices"
 	"strings"
@@ -20,6 +21,11 @@ type Options struct {
 	IDFrom IDFrom
 	// Components must be covered by a message signature (RFC 9421), next to the scheme's own.
 	Components []string
+	// Learn answers the handshakes in which the sender hands a secret over; without it they are
+	// ordinary requests. It also makes do without any secret, since one may come.
+	Learn bool
+	// Keys knows the keys that senders publish; without one they are never here.
+	Keys Keys
 	// AllowLegacy judges the variants that the scheme calls legacy too.
 	AllowLegacy bool
 	// KeepUnusable takes secrets that can never match, none at all, or a tolerance where no time is
@@ -41,6 +47,9 @@ type program struct {
 	unsigned   bool // some handshake rule runs before the proof
 	signed     bool // some handshake rule runs after the proof
 	hashBody   bool
+	batch      *batch // set if a body is named by the items in it
+	published  Keys
+	logins     []login
 	itemsMax   int
 	partsMax   int
 }
@@ -48,6 +57,13 @@ type program struct {
 type roleSecret struct {
 	name  string
 	value []byte
+	valid window
+}
+
+// login is a secret with which published keys are asked for.
+type login struct {
+	secret Secret
+	valid  window
 }
 
 type variant struct {
@@ -59,7 +75,13 @@ type variant struct {
 	time      place
 	timed     bool
 	tolerance time.Duration // below zero: not judged
+	future    time.Duration
+	timeless  bool // not even the times in a token are judged
 	keyID     place
+	byID      bool    // only the keys with the id that the request names count
+	allows    *Remote // set if that id is a URL, which must be one of these
+	bodyHash  place
+	batch     *batch
 	require   []matchRule
 	// components must be covered by a message signature.
 	components []string
@@ -69,9 +91,13 @@ type variant struct {
 }
 
 type part struct {
-	kind    PartKind
-	literal []byte
-	from    place
+	kind          PartKind
+	literal       []byte // of PartSecret the role
+	from          place
+	optional      bool
+	before, after []byte
+	list          List
+	must          string // a field that a PartHeaders has to have
 }
 
 // place is a compiled source, with the words for our log.
@@ -80,22 +106,33 @@ type place struct {
 	slot    int
 	pointer pointer
 	name    string
+	// unique says that an object that has a key of pointer twice has no value there: nobody else
+	// signed the body as a whole, and others may take the second.
+	unique bool
 
 	missing, twice, blank string
 }
 
 // Verifier judges the requests of one source. It belongs to one goroutine.
 type Verifier struct {
-	program *program
-	slots   []slot
-	items   []slot
-	keys    []keyState
-	parts   [][]byte
-	message []byte
-	digest  hash.Hash // for ECDSA
-	sum     [sha512.Size]byte
-	decoded [signatureTextMax]byte
-	idText  [2 * sha256.Size]byte
+	program  *program
+	slots    []slot
+	items    []slot
+	keys     []keyState
+	parts    [][]byte
+	message  []byte
+	hashes   map[crypto.Hash]hash.Hash // for public keys, made when they are first needed
+	digested crypto.Hash               // the one whose result of the signed text is in sum
+	sum      [sha512.Size]byte
+	checks   uint // how many proofs were computed: no reason to refuse may cost less than another
+	token    webToken
+	remote   remoteKey
+	item     Request // with Each
+	listed   []byte  // of a PartHeaders
+	crcText  [10]byte
+	hashText [2 * sha256.Size]byte
+	decoded  [signatureTextMax]byte
+	idText   [2 * sha256.Size]byte
 }
 
 type slot struct {
@@ -121,21 +158,33 @@ func Compile(s *Scheme, secrets []Secret, o Options) (*Verifier, error) {
 	if o.Tolerance != nil && *o.Tolerance >= 0 && !s.timed() && !o.KeepUnusable {
 		return nil, errors.New("a tolerance is set, but this sender signs no time")
 	}
-	b := builder{program: &program{}}
+	b := builder{program: &program{published: o.Keys}}
 	for i := range s.AnyOf {
 		if !s.AnyOf[i].Legacy || o.AllowLegacy {
-			b.variant(&s.AnyOf[i], o)
+			b.variant(s, &s.AnyOf[i], o)
 		}
 	}
 	if len(b.variants) == 0 {
 		return nil, errors.New("the scheme is legacy and allow_legacy is not set")
 	}
-	b.handshakes(s.Handshakes)
+	b.handshakes(s.Handshakes, o.Learn)
 	b.identity(s, o.IDFrom)
-	if err := b.secrets(s, secrets, o.KeepUnusable); err != nil {
+	err := b.secrets(s, secrets, o.KeepUnusable)
+	if err != nil && !(err == ErrNoSecret && o.Learn && len(s.Learns()) > 0) {
 		return nil, err
 	}
 	return newVerifier(b.program), nil
+}
+
+// Learns are the roles of the secrets that the sender may hand over in a handshake.
+func (s *Scheme) Learns() []string {
+	var roles []string
+	for _, rule := range s.Handshakes {
+		if rule.Store != nil && !slices.Contains(roles, rule.Store.Role) {
+			roles = append(roles, rule.Store.Role)
+		}
+	}
+	return roles
 }
 
 func (s *Scheme) timed() bool {
@@ -150,6 +199,33 @@ func (s *Scheme) timed() bool {
 // Clone makes a Verifier for another goroutine.
 func (v *Verifier) Clone() *Verifier { return newVerifier(v.program) }
 
+// Asymmetric tells whether a request can make this Verifier check a signature with a public key,
+// which costs a hundred times what a hash does.
+func (v *Verifier) Asymmetric() bool {
+	for i, span := range v.program.keysOf {
+		for _, k := range v.program.keys[span[0]:span[1]] {
+			if kind := v.program.variants[i].Proofs[k.proof].Algorithm.kind(); kind == kindPublic ||
+				kind == kindMessage && k.raw == nil {
+				return true
+			}
+		}
+		if v.program.variants[i].remote() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// remote is where the keys of the variant are published, or nil.
+func (v *Variant) remote() *Remote {
+	for i := range v.Proofs {
+		if v.Proofs[i].Key.Remote != nil {
+			return v.Proofs[i].Key.Remote
+		}
+	}
+	return nil
+}
+
 func newVerifier(p *program) *Verifier {
 	v := &Verifier{
 		program: p,
@@ -157,6 +233,7 @@ func newVerifier(p *program) *Verifier {
 		items:   make([]slot, p.itemsMax),
 		keys:    make([]keyState, len(p.keys)),
 		parts:   make([][]byte, 0, p.partsMax),
+		hashes:  map[crypto.Hash]hash.Hash{},
 	}
 	for i := range p.keys {
 		k := &v.keys[i]
@@ -174,17 +251,15 @@ func newVerifier(p *program) *Verifier {
 		k.mac.Sum(k.sum[:0])
 		k.mac.Reset()
 	}
-	for i := range p.keys {
-		if p.keys[i].weierstrass != nil {
-			v.digest = sha256.New()
-		}
-	}
 	return v
 }
 
 func (p *program) algorithm(key int) Algorithm {
 	for i, span := range p.keysOf {
 		if key >= span[0] && key < span[1] {
+			if message := p.keys[key].message; message != nil {
+				return message.proof.Algorithm
+			}
 			return p.variants[i].Proofs[p.keys[key].proof].Algorithm
 		}
 	}
@@ -200,18 +275,6 @@ type prefixHash struct {
 func (h *prefixHash) Reset() {
 	h.Hash.Reset()
 	h.Write(h.key)
-}
-
-func (a Algorithm) hash() func() hash.Hash {
-	switch a {
-	case HMACSHA1:
-		return sha1.New
-	case HMACSHA384:
-		return sha512.New384
-	case HMACSHA512:
-		return sha512.New
-	}
-	return sha256.New
 }
 
 type builder struct{ *program }
@@ -231,6 +294,9 @@ func (b *builder) place(s Source, v *variant) place {
 	case SourceJSON:
 		// Check has parsed the same text.
 		p.pointer, _ = parsePointer(s.Name)
+		p.unique = v != nil && (v.UnsignedBody || v.Each != EachNone)
+	case SourceClaim, SourceJOSE:
+		p.pointer = claim(s.Name)
 	}
 	return p
 }
@@ -246,14 +312,28 @@ func register(list *[]string, name string) int {
 	return len(*list) - 1
 }
 
-func (b *builder) variant(data *Variant, o Options) {
+func (b *builder) variant(s *Scheme, data *Variant, o Options) {
+	if data.JWS != nil {
+		// A token has forms of its own (RFC 7515, section 7.1; RFC 7518, section 3.4).
+		token := *data
+		token.Proofs = slices.Clone(data.Proofs)
+		token.Proofs[0].Encoding, token.Proofs[0].Raw = Base64URLRaw, true
+		data = &token
+	}
 	v := variant{Variant: data, tolerance: max(data.Timestamp.Tolerance, data.MaxAge)}
 	v.components = slices.Concat(data.Components, o.Components)
 	if v.tolerance == 0 {
 		v.tolerance = -1
 	}
+	if v.future = v.tolerance; data.Timestamp.Future > 0 {
+		v.future = data.Timestamp.Future
+	}
 	if o.Tolerance != nil {
-		v.tolerance = *o.Tolerance
+		v.tolerance, v.future = *o.Tolerance, *o.Tolerance
+		v.timeless = *o.Tolerance < 0
+	}
+	if data.Each != EachNone {
+		v.batch = s.Batch.compile()
 	}
 	v.signature = b.place(data.Signature, &v)
 	v.numbered = strings.ToLower(data.Signature.Name)
@@ -265,12 +345,15 @@ func (b *builder) variant(data *Variant, o Options) {
 	if data.KeyID.Kind != SourceNone {
 		v.keyID = b.place(data.KeyID, &v)
 	}
+	if remote := data.remote(); remote != nil && remote.URLFrom.Kind != SourceNone {
+		v.keyID, v.allows = b.place(remote.URLFrom, &v), remote
+	}
+	v.byID = v.keyID.kind != SourceNone || data.Items.KeyIDs
+	if data.BodyHash.Kind != SourceNone && data.BodyHash.Kind != SourceQuery {
+		v.bodyHash = b.place(data.BodyHash, &v)
+	}
 	for _, p := range data.Content {
-		compiled := part{kind: p.Kind, literal: []byte(p.Literal)}
-		if p.Kind == PartSource {
-			compiled.from = b.place(p.Source, &v)
-		}
-		v.parts = append(v.parts, compiled)
+		v.parts = append(v.parts, b.part(&p, &v))
 	}
 	for _, match := range data.Require {
 		v.require = append(v.require, matchRule{match, b.place(match.From, &v)})
@@ -280,13 +363,42 @@ func (b *builder) variant(data *Variant, o Options) {
 			v.id = append(v.id, b.place(source, &v))
 		}
 	}
-	b.partsMax = max(b.partsMax, len(v.parts))
+	b.partsMax = max(b.partsMax, 3*len(v.parts)) // an optional one is three
 	b.variants = append(b.variants, v)
 }
 
-func (b *builder) handshakes(rules []Handshake) {
+func (b *builder) part(p *Part, v *variant) part {
+	compiled := part{
+		kind: p.Kind, literal: []byte(p.Literal), optional: p.Optional,
+		before: []byte(p.Before), after: []byte(p.After), list: p.List,
+	}
+	switch p.Kind {
+	case PartSource, PartHeaders:
+		compiled.from = b.place(p.Source, v)
+	case PartSecret:
+		compiled.literal = []byte(p.Role)
+		if p.Source.Kind != SourceNone {
+			compiled.from = b.place(p.Source, v)
+		}
+	}
+	if from := v.Timestamp.From; p.Kind == PartHeaders && from.Kind == SourceHeader {
+		compiled.must = strings.ToLower(from.Name)
+	}
+	return compiled
+}
+
+func (b *builder) handshakes(rules []Handshake, learn bool) {
 	for i := range rules {
 		rule := handshakeRule{Handshake: &rules[i]}
+		if rule.Store != nil {
+			if !learn {
+				continue
+			}
+			rule.store = b.place(rule.Store.From, nil)
+		}
+		for _, field := range rule.Headers {
+			rule.headers = append(rule.headers, b.place(field.Value.From, nil))
+		}
 		for _, match := range rule.Match {
 			rule.match = append(rule.match, matchRule{match, b.place(match.From, nil)})
 		}
@@ -301,6 +413,7 @@ func (b *builder) handshakes(rules []Handshake) {
 
 func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error {
 	roles := map[string]bool{}
+	signed, needed := s.signedRoles()
 	for _, rule := range s.Handshakes {
 		for _, match := range rule.Match {
 			roles[match.Secret] = match.Secret != ""
@@ -310,6 +423,9 @@ func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error 
 	if !slices.ContainsFunc(secrets, named) {
 		b.anyRole(roles, secrets)
 	}
+	for _, role := range signed {
+		roles[role] = true
+	}
 	fits := make([]error, len(secrets))
 	for i, secret := range secrets {
 		fits[i] = errUnused
@@ -317,7 +433,7 @@ func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error 
 			if fits[i] = nil; secret.Value == "" {
 				fits[i] = errors.New("is empty")
 			} else {
-				b.roles = append(b.roles, roleSecret{secret.Role, []byte(secret.Value)})
+				fits[i] = b.role(secret.Role, secret)
 			}
 		}
 	}
@@ -333,18 +449,47 @@ func (b *builder) secrets(s *Scheme, secrets []Secret, keepUnusable bool) error 
 	if keepUnusable || s.Unsigned() {
 		return nil
 	}
-	keyless := !slices.ContainsFunc(s.AnyOf, func(v Variant) bool {
-		return !v.Proofs[0].Algorithm.keyless()
-	})
 	for i, err := range fits {
 		if err != nil {
 			return &SecretError{Index: i, Reason: err.Error()}
 		}
 	}
-	if len(b.keys) == 0 && !keyless {
+	for _, role := range needed {
+		if !slices.ContainsFunc(secrets, func(s Secret) bool { return s.Role == role }) {
+			return fmt.Errorf("the sender signs a value that it does not send: "+
+				"configure it as a secret with the role %s", role)
+		}
+	}
+	if len(b.keys) == 0 && !b.keyless() {
 		return ErrNoSecret
 	}
 	return nil
+}
+
+// keyless tells whether requests may pass though no secret makes a key.
+func (b *builder) keyless() bool {
+	return slices.ContainsFunc(b.variants, func(v variant) bool {
+		remote := v.remote()
+		return v.Proofs[0].Algorithm.keyless() ||
+			remote != nil && b.published != nil && (len(remote.Post) == 0 || len(b.logins) > 0)
+	})
+}
+
+// signedRoles are the roles of the secrets that are a part of the signed text, and needed those
+// without which there is none.
+func (s *Scheme) signedRoles() (signed, needed []string) {
+	for i := range s.AnyOf {
+		for _, part := range s.AnyOf[i].Content {
+			if part.Kind != PartSecret {
+				continue
+			}
+			register(&signed, part.Role)
+			if part.Source.Kind == SourceNone {
+				register(&needed, part.Role)
+			}
+		}
+	}
+	return signed, needed
 }
 
 // anyRole lets every secret play a role that none was given: a source with a single secret uses it
@@ -353,10 +498,26 @@ func (b *builder) anyRole(roles map[string]bool, secrets []Secret) {
 	for name, used := range roles {
 		for _, secret := range secrets {
 			if used && secret.Value != "" {
-				b.roles = append(b.roles, roleSecret{name, []byte(secret.Value)})
+				_ = b.role(name, secret) // As a key of a proof it meets the same fault.
 			}
 		}
 	}
+}
+
+func (b *builder) role(name string, secret Secret) error {
+	valid, err := secret.window()
+	if err == nil {
+		b.roles = append(b.roles, roleSecret{name, []byte(secret.Value), valid})
+	}
+	return err
+}
+
+func (b *builder) login(secret Secret) error {
+	valid, err := secret.window()
+	if err == nil {
+		b.logins = append(b.logins, login{secret, valid})
+	}
+	return err
 }
 
 // keysFor adds the keys that one secret makes in one variant. The result is nil once the secret
@@ -372,9 +533,16 @@ func (b *builder) keysFor(v *variant, index int, secret Secret, before error) er
 		if p.Algorithm.keyless() {
 			continue
 		}
+		if p.Key.Remote != nil && len(p.Key.Remote.Post) > 0 && secret.User != "" {
+			fit = b.login(secret) == nil
+			continue
+		}
 		k, err := newKey(p, secret)
-		if err == nil && v.KeyID.Kind != SourceNone && secret.KeyID == "" {
+		if err == nil && len(k.id) == 0 && v.byID {
 			err = errors.New("has no key_id, by which the sender names it")
+		}
+		if err == nil {
+			k.valid, err = secret.window()
 		}
 		if err == nil {
 			k.secret, k.proof = index, i

@@ -15,6 +15,8 @@ type Fact[T any] struct {
 	// Verified is false if the value was not read in the sender's own text; it is then the
 	// cautious one.
 	Verified bool
+	// Checked is the day on which the value was last read at Source, as 2006-01-02; empty: never.
+	Checked string
 }
 
 // Known tells whether there is a value at all.
@@ -28,7 +30,7 @@ func (f Fact[T]) Or(otherwise T) T {
 	return otherwise
 }
 
-// Contract is how a sender delivers, as far as admission needs it.
+// Contract is how a sender delivers: what admission needs, and what an operator wants to know.
 type Contract struct {
 	// Deadline is when the sender gives up on an answer, ConnectDeadline when on a connection.
 	Deadline, ConnectDeadline Fact[time.Duration]
@@ -36,6 +38,9 @@ type Contract struct {
 	// says that the answer must have no body.
 	SuccessStatus Fact[int]
 	EmptySuccess  Fact[bool]
+	// SuccessStatuses are all that the sender takes for success, if it names them; any other one,
+	// also of the 2xx, is then a failure.
+	SuccessStatuses Fact[[]int]
 	// ShedStatus is the refusal that this sender retries.
 	ShedStatus Fact[int]
 	// NeverRetries: an event that we refuse is lost, or comes back by hand only.
@@ -43,12 +48,18 @@ type Contract struct {
 	// Retries and RetryWindow are how often and how long the sender tries again.
 	Retries     Fact[int]
 	RetryWindow Fact[time.Duration]
-	// DropStatuses are refusals after which the sender does not try again.
-	DropStatuses Fact[[]int]
+	// RetryStatuses are the refusals after which the sender tries again, if it names them;
+	// DropStatuses those after which it does not.
+	RetryStatuses, DropStatuses Fact[[]int]
 	// HonoursRetryAfter: the sender waits as long as Retry-After says.
 	HonoursRetryAfter Fact[bool]
 	// DisableAfter is the number of failures after which the sender stops sending.
 	DisableAfter Fact[int]
+	// DisableStatuses end the subscription the first time that they are answered.
+	DisableStatuses Fact[[]int]
+	// Ordered: the sender delivers the next event only after this one, or in an order that it
+	// promises. Most promise none.
+	Ordered Fact[bool]
 	// ProbesBadSignatures: the sender tests us with wrong signatures, and a 401 that comes late
 	// or not at all fails the set-up.
 	ProbesBadSignatures Fact[bool]

@@ -14,5 +14,8 @@
 //	identify  the sender's own id and type of the event, after the proof held
 //	respond   the answer to a handshake, which is not an event
 //
+// A key that the sender publishes is asked of a Keys, which never waits: without the key the
+// outcome is Unavailable and no refusal.
+//
 // A Verifier has the scratch state of one goroutine; Clone makes one for another goroutine.
 package provider

@@ -42,7 +42,7 @@ func (e Encoding) decode(dst, text []byte) ([]byte, form) {
 		if err != nil {
 			return nil, formBad
 		}
-		if e == Hex && bytes.ContainsFunc(text, isUpper) {
+		if e == Hex && hasUpper(text) {
 			return nil, formNever
 		}
 		return dst[:n], formGood
@@ -58,7 +58,14 @@ func (e Encoding) decode(dst, text []byte) ([]byte, form) {
 	return dst[:n], formGood
 }
 
-func isUpper(r rune) bool { return 'A' <= r && r <= 'F' }
+func hasUpper(hex []byte) bool {
+	for _, c := range hex {
+		if 'A' <= c && c <= 'F' {
+			return true
+		}
+	}
+	return false
+}
 
 func (e Encoding) encode(raw []byte) string {
 	switch e {
@@ -79,6 +86,10 @@ func (f TimeFormat) parse(text []byte) (int64, bool) {
 		}
 		return t.Unix(), true
 	}
+	if f == HTTPDate {
+		t, err := time.Parse(httpDate, string(text))
+		return t.Unix(), err == nil
+	}
 	// 18 digits never overflow; a time that needs more is no time.
 	if len(text) == 0 || len(text) > 18 {
 		return 0, false
@@ -93,6 +104,8 @@ func (f TimeFormat) parse(text []byte) (int64, bool) {
 	return n, true
 }
 
+const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
+
 func (f TimeFormat) unit() time.Duration {
 	if f == UnixMillis {
 		return time.Millisecond
@@ -104,19 +117,18 @@ func (f TimeFormat) format(t time.Time) string {
 	switch f {
 	case RFC3339:
 		return t.UTC().Format(time.RFC3339)
+	case HTTPDate:
+		return t.UTC().Format(httpDate)
 	case UnixMillis:
 		return decimal(t.UnixMilli())
 	}
 	return decimal(t.Unix())
 }
 
-// within judges the distance between sent and now in the unit in which the sender counts: the
-// part of a unit by which our clock is ahead is no age.
-func (f TimeFormat) within(sent, nowNS int64, tolerance time.Duration) bool {
+// within judges the distance between sent and now, which may be past behind us or future ahead, in
+// the unit in which the sender counts: the part of a unit by which our clock is ahead is no age.
+func (f TimeFormat) within(sent, nowNS int64, past, future time.Duration) bool {
 	unit := f.unit()
-	distance := nowNS/int64(unit) - sent
-	if distance < 0 {
-		distance = -distance
-	}
-	return distance <= int64(tolerance/unit)
+	age := nowNS/int64(unit) - sent
+	return age <= int64(past/unit) && -age <= int64(future/unit)
 }

@@ -71,6 +71,33 @@ func withPort(publicURL string, wanted bool) ([]byte, bool) {
 	return []byte(scheme + "://" + host + rest[end:]), true
 }
 
+// appendListed writes the header fields that the request lists, in the order of the list. Each must
+// be there once, and with must the list has that name; false otherwise.
+func (l List) appendListed(dst []byte, r *Request, names []byte, must string) ([]byte, bool) {
+	covered := must == ""
+	for n := 0; len(names) > 0; n++ {
+		var name []byte
+		name, names, _ = bytes.Cut(names, []byte{l.Separator})
+		lower := strings.ToLower(string(trimBlank(name)))
+		value, count := []byte(nil), 0
+		for i := range r.Headers {
+			if equalFold(r.Headers[i].Name, lower) {
+				value = trimBlank(r.Headers[i].Value)
+				count++
+			}
+		}
+		if count != 1 || n == componentsMax {
+			return dst, false
+		}
+		if n > 0 {
+			dst = append(dst, l.Join)
+		}
+		dst = append(append(append(dst, lower...), l.Assign), value...)
+		covered = covered || lower == must
+	}
+	return dst, covered
+}
+
 // mediaType is a Content-Type without its parameters, so that a charset does not change it.
 func mediaType(value []byte) []byte {
 	if at := bytes.IndexByte(value, ';'); at >= 0 {

@@ -5,6 +5,8 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 )
 
 // Handshake is a rule for a request that is not an event but a question of the sender.
@@ -19,8 +21,17 @@ type Handshake struct {
 	// Status, ContentType, Headers and Body are the answer.
 	Status      int
 	ContentType string
-	Headers     [][2]string
+	Headers     []AnswerField
 	Body        []AnswerPart
+	// Store is set if the sender hands a secret over. Such a rule is only looked at with
+	// Options.Learn: whoever may answer it decides what the source believes from then on.
+	Store *Store
+}
+
+// Store says which value of a handshake becomes a secret of the source, and of which role.
+type Store struct {
+	Role string
+	From Source
 }
 
 // Match is a condition on one value. At most one of Equals, Media, Absent and Secret is used; with
@@ -54,10 +65,18 @@ type AnswerPart struct {
 	From    Source
 }
 
+// AnswerField is a header field of an answer.
+type AnswerField struct {
+	Name  string
+	Value AnswerPart
+}
+
 type handshakeRule struct {
 	*Handshake
-	match []matchRule
-	body  []place
+	match   []matchRule
+	body    []place
+	headers []place
+	store   place
 }
 
 type matchRule struct {
@@ -78,16 +97,44 @@ func (v *Verifier) answer(r *Request, signed bool, matched *keyState) *Response 
 		if !v.matchAll(r, rule.match) {
 			continue
 		}
-		if body, ok := v.answerBody(r, rule, matched); ok {
-			response := &Response{Status: rule.Status, ContentType: rule.ContentType, Body: body}
-			for _, pair := range rule.Headers {
-				response.Headers = append(response.Headers, Field{[]byte(pair[0]), []byte(pair[1])})
-			}
+		if response, ok := v.respond(r, rule, matched); ok {
 			return response
 		}
 	}
 	return nil
 }
+
+// respond is false if a value to be repeated is not there or too long to be an honest one.
+func (v *Verifier) respond(r *Request, rule *handshakeRule, matched *keyState) (*Response, bool) {
+	response := &Response{Status: rule.Status, ContentType: rule.ContentType}
+	var body bytes.Buffer
+	for i, part := range rule.Body {
+		if !v.write(&body, r, part, &rule.body[i], matched) {
+			return nil, false
+		}
+	}
+	response.Body = body.Bytes()
+	for i, field := range rule.Headers {
+		var value bytes.Buffer
+		if !v.write(&value, r, field.Value, &rule.headers[i], matched) ||
+			bytes.ContainsFunc(value.Bytes(), endsField) {
+			return nil, false
+		}
+		response.Headers = append(response.Headers, Field{[]byte(field.Name), value.Bytes()})
+	}
+	if rule.Store != nil {
+		value, state := v.read(r, &rule.store)
+		if state != present || len(value) > learnedMax {
+			return nil, false
+		}
+		response.Learned = []Learned{{Role: rule.Store.Role, Value: value}}
+	}
+	return response, true
+}
+
+// endsField tells whether a character may not stand in a field value (RFC 9110, section 5.5): what
+// is repeated comes from a stranger, who must not write header lines of ours.
+func endsField(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 func (v *Verifier) matchAll(r *Request, rules []matchRule) bool {
 	for i := range rules {
@@ -108,7 +155,7 @@ func (v *Verifier) matches(r *Request, rule *matchRule) bool {
 	case rule.Secret != "":
 		equal := 0
 		for _, role := range v.program.roles {
-			if role.name == rule.Secret {
+			if role.name == rule.Secret && role.valid.holds(r.ReceivedNS) {
 				equal |= subtle.ConstantTimeCompare(role.value, value)
 			}
 		}
@@ -121,35 +168,105 @@ func (v *Verifier) matches(r *Request, rule *matchRule) bool {
 	return true
 }
 
-// answerBody is false if a value to be repeated is not there or too long to be an honest one.
-func (v *Verifier) answerBody(r *Request, rule *handshakeRule, matched *keyState) ([]byte, bool) {
-	var body bytes.Buffer
-	for i, part := range rule.Body {
-		if part.Kind == AnswerLiteral {
-			body.WriteString(part.Literal)
-			continue
+// write adds one part of an answer; false if its value is not there or too long.
+func (v *Verifier) write(
+	to *bytes.Buffer, r *Request, part AnswerPart, from *place, matched *keyState,
+) bool {
+	if part.Kind == AnswerLiteral {
+		to.WriteString(part.Literal)
+		return true
+	}
+	value, state := v.read(r, from)
+	if state != present || len(value) > echoMax {
+		return false
+	}
+	switch part.Kind {
+	case EchoJSON:
+		quoted, err := json.Marshal(string(value))
+		if err != nil {
+			return false
 		}
-		value, state := v.read(r, &rule.body[i])
-		if state != present || len(value) > echoMax {
-			return nil, false
+		to.Write(quoted)
+	case EchoHMAC:
+		if matched == nil || matched.mac == nil {
+			return false
 		}
-		switch part.Kind {
-		case EchoJSON:
-			quoted, err := json.Marshal(string(value))
-			if err != nil {
-				return nil, false
-			}
-			body.Write(quoted)
-		case EchoHMAC:
-			if matched == nil || matched.mac == nil {
-				return nil, false
-			}
-			matched.mac.Reset()
-			matched.mac.Write(value)
-			body.WriteString(hex.EncodeToString(matched.mac.Sum(nil)))
-		default:
-			body.Write(value)
+		matched.mac.Reset()
+		matched.mac.Write(value)
+		to.WriteString(hex.EncodeToString(matched.mac.Sum(nil)))
+	default:
+		to.Write(value)
+	}
+	return true
+}
+
+func (h *Handshake) check() error {
+	if h.Status < 200 || h.Status > 299 {
+		return faultAt("status", "%d is not between 200 and 299", h.Status)
+	}
+	if h.Method != "" {
+		if err := checkName(h.Method); err != nil {
+			return under("method", err)
 		}
 	}
-	return body.Bytes(), true
+	if len(h.Match) == 0 && (h.Method == "" || h.Method == "POST") {
+		return faultAt("match", "is missing, so every event would be taken for the handshake")
+	}
+	if n := len(h.Match); n > matchesMax {
+		return faultAt("match", "%d conditions are more than %d", n, matchesMax)
+	}
+	for i := range h.Match {
+		err := h.Match[i].check()
+		if err == nil {
+			err = checkAsked(h.Match[i].From)
+		}
+		if err != nil {
+			return under(nth("match", i), err)
+		}
+	}
+	for _, field := range h.Headers {
+		err := checkName(field.Name)
+		if err == nil {
+			err = field.Value.check(h.Signed)
+		}
+		if err != nil {
+			return under("headers."+field.Name, err)
+		}
+	}
+	for i := range h.Body {
+		if err := h.Body[i].check(h.Signed); err != nil {
+			return under(nth("body", i), err)
+		}
+	}
+	if h.Store == nil {
+		return nil
+	}
+	if h.Store.Role == "" {
+		return faultAt("store.role", "is missing")
+	}
+	return under("store.from", checkAsked(h.Store.From))
+}
+
+// checkAsked is for what a handshake reads: it is looked at without a signature field.
+func checkAsked(s Source) error {
+	switch s.Kind {
+	case SourceHeader, SourceJSON, SourceQuery, SourceForm:
+		return s.check()
+	}
+	return fmt.Errorf("want header, json, query or form, not %s", s)
+}
+
+func (p *AnswerPart) check(signed bool) error {
+	switch p.Kind {
+	case AnswerLiteral:
+		return nil
+	case EchoHMAC:
+		if !signed {
+			return errors.New("an HMAC is given to signed requests only")
+		}
+	case Echo, EchoJSON:
+	default:
+		return errors.New("part is not set")
+	}
+	return checkAsked(p.From)
 }

@@ -2,7 +2,9 @@ package provider
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,6 +84,9 @@ func (b *builder) identity(s *Scheme, from IDFrom) {
 		for _, source := range s.ID {
 			b.id = append(b.id, b.place(source, nil))
 		}
+		if s.Batch != nil && len(s.Batch.ID) > 0 {
+			b.batch = s.Batch.compile()
+		}
 	case idSource:
 		b.id = append(b.id, b.place(from.source, nil))
 	case idBody:
@@ -104,7 +109,31 @@ func (v *Verifier) identify(r *Request, own []place) (id, kind []byte) {
 	default:
 		id = v.first(r, v.program.id)
 	}
+	if id == nil && v.program.batch != nil {
+		id = v.batchID(r)
+	}
 	return id, v.first(r, v.program.kinds)
+}
+
+// batchID names a body of several events by the ids of all of them, so that it is the same when the
+// sender repeats the body and never that of an item. It is nil if an item has none.
+func (v *Verifier) batchID(r *Request) []byte {
+	hash, any := sha256.New(), false
+	for item, err := range v.program.batch.split(r.Body) {
+		if err != nil || item.ID == nil {
+			return nil
+		}
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(item.ID)))
+		hash.Write(size[:])
+		hash.Write(item.ID)
+		any = true
+	}
+	if !any {
+		return nil
+	}
+	hex.Encode(v.idText[:], hash.Sum(v.sum[:0]))
+	return v.idText[:]
 }
 
 // first is the first value that is there. One that comes twice or is too long ends the search: two
@@ -131,10 +160,8 @@ func NewIdentifier(s *Scheme, from IDFrom) (*Identifier, error) {
 	if s == nil {
 		s = &Scheme{}
 	}
-	for _, source := range slices.Concat(s.ID, s.Type) {
-		if err := source.checkIdentity(); err != nil {
-			return nil, err
-		}
+	if err := errors.Join(checkIdentities("id", s.ID), checkIdentities("type", s.Type)); err != nil {
+		return nil, err
 	}
 	b := builder{program: &program{}}
 	b.identity(s, from)

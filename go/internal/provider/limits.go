@@ -17,8 +17,22 @@ const (
 	idMax = 256
 	// echoMax bounds what a handshake may make us repeat.
 	echoMax = 1024
+	// learnedMax is the longest secret that a handshake may hand over.
+	learnedMax = 512
 	// handshakeBodyMax is the longest body in which a handshake is looked for.
 	handshakeBodyMax = 16 << 10
+	// tokenMax is the longest JSON Web Signature.
+	tokenMax = 8 << 10
+	// keyURLMax is the longest URL of a key that a request may name, keyHostsMax how many hosts a
+	// scheme may list for them.
+	keyURLMax   = 512
+	keyHostsMax = 16
+	// rsaBitsMin and rsaBitsMax bound the size of RSA keys: a smaller one can be broken, a larger one
+	// costs more to check than a request is worth.
+	rsaBitsMin = 2048
+	rsaBitsMax = 8192
+	// batchItemsMax is how many events one body may hold.
+	batchItemsMax = 4096
 	// componentsMax is how many components a message signature may cover.
 	componentsMax = 64
 	// formBodyMax is the longest body whose parameters are signed one by one.

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"bytes"
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -10,11 +9,9 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/subtle"
-	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
-	"math/big"
 	"net/url"
 	"slices"
 	"strings"
@@ -51,6 +48,32 @@ func messageKeyType(secret Secret) string {
 	return "hmac-b64"
 }
 
+// messageForm is an algorithm of RFC 9421, section 3.3, by its name.
+type messageForm struct {
+	name  string
+	proof Proof
+}
+
+// The algorithms of message signatures. An RSA key is used with PSS unless the secret's type says
+// rsa-v1_5-sha256; a sender may name the algorithm, but does not choose it.
+var messageForms = []messageForm{
+	{"hmac-sha256", Proof{Algorithm: HMACSHA256}},
+	{"ed25519", Proof{Algorithm: Ed25519}},
+	{"ecdsa-p256-sha256", Proof{Algorithm: ECDSAP256, Raw: true}},
+	{"ecdsa-p384-sha384", Proof{Algorithm: ECDSAP384, Raw: true}},
+	{"rsa-pss-sha512", Proof{Algorithm: RSAPSSSHA512}},
+	{"rsa-v1_5-sha256", Proof{Algorithm: RSASHA256}},
+}
+
+// setMessage takes the algorithm up for which the key is.
+func (k *key) setMessage(a Algorithm) {
+	for i := range messageForms {
+		if messageForms[i].proof.Algorithm == a {
+			k.message = &messageForms[i]
+		}
+	}
+}
+
 // newMessageKey makes a key of the kind that the secret is.
 func newMessageKey(secret Secret) (key, error) {
 	form := KeyForm{Encoding: KeyBase64}
@@ -65,9 +88,7 @@ func newMessageKey(secret Secret) (key, error) {
 		return publicMessageKey(secret)
 	}
 	k, err := newKey(&Proof{Algorithm: algorithm, Key: form}, secret)
-	if k.message = "hmac-sha256"; k.edwards != nil {
-		k.message = "ed25519"
-	}
+	k.setMessage(algorithm)
 	return k, err
 }
 
@@ -76,28 +97,24 @@ func publicMessageKey(secret Secret) (key, error) {
 	if block == nil {
 		return key{}, errors.New("is no public key in PEM")
 	}
-	public, err := x509.ParsePKIXPublicKey(block.Bytes)
+	public, err := parsePublic(block.Bytes)
 	if err != nil {
-		return key{}, errors.New("is no SubjectPublicKeyInfo in PEM")
+		return key{}, err
 	}
-	k := key{id: []byte(secret.KeyID)}
+	algorithm := Ed25519
 	switch public := public.(type) {
 	case *rsa.PublicKey:
-		k.rsa, k.message = public, "rsa-pss-sha512"
+		if algorithm = RSAPSSSHA512; secret.Type == "rsa-v1_5-sha256" {
+			algorithm = RSASHA256
+		}
 	case *ecdsa.PublicKey:
-		if public.Curve != elliptic.P256() {
-			return key{}, errors.New("is an ECDSA key of another curve than P-256")
+		if algorithm = ECDSAP256; public.Curve == elliptic.P384() {
+			algorithm = ECDSAP384
 		}
-		k.weierstrass, k.message = public, "ecdsa-p256-sha256"
-	case ed25519.PublicKey:
-		if smallOrder(public) {
-			return key{}, errors.New("is an Ed25519 point of small order")
-		}
-		k.edwards, k.message = public, "ed25519"
-	default:
-		return key{}, errors.New("is a public key of no known kind")
 	}
-	return k, nil
+	k := key{id: []byte(secret.KeyID)}
+	k.setMessage(algorithm)
+	return k, k.setPublic(algorithm, public)
 }
 
 // judgeMessage holds every signature of the request against the keys; one that holds is enough.
@@ -153,19 +170,33 @@ func (v *Verifier) judgeInput(
 	if c.tolerance >= 0 && !in.hasCreated {
 		return Malformed, nil, "the signature has no time of creation"
 	}
-	v.parts = append(v.parts[:0], base)
-	var matched *keyState
+	v.parts, v.digested = append(v.parts[:0], base), 0
+	var matched, spare *keyState
+	tried, late := false, false
 	for i := range keys {
 		k := &keys[i]
+		k.fresh = false
 		if len(k.id) > 0 && in.hasKeyID && string(k.id) != in.keyID ||
-			in.algorithm != "" && in.algorithm != k.message {
+			in.algorithm != "" && in.algorithm != k.message.name {
+			spare = k
 			continue
 		}
-		k.fresh = false
-		if v.provesMessage(k, base, signature) {
+		tried = true
+		if !v.proves(&k.message.proof, k, signature) {
+			continue
+		}
+		if k.valid.holds(r.ReceivedNS) {
 			matched = k
 			break
 		}
+		late = true
+	}
+	if !tried && spare != nil {
+		// The time of a refusal must not tell which keys there are.
+		v.proves(&spare.message.proof, spare, signature)
+	}
+	if late && matched == nil {
+		return BadSignature, nil, "the secret that fits has expired or is not valid yet"
 	}
 	if matched == nil {
 		return BadSignature, nil, "no configured secret fits the signature"
@@ -178,29 +209,10 @@ func (v *Verifier) judgeInput(
 	if in.hasExpires && r.ReceivedNS/1e9 > in.expires {
 		return Expired, nil, "the signature has expired"
 	}
-	if c.tolerance >= 0 && !UnixSeconds.within(in.created, r.ReceivedNS, c.tolerance) {
+	if c.tolerance >= 0 && !UnixSeconds.within(in.created, r.ReceivedNS, c.tolerance, c.future) {
 		return Expired, nil, "the signature was made further from now than the tolerance"
 	}
 	return OK, matched, ""
-}
-
-func (v *Verifier) provesMessage(k *keyState, base, signature []byte) bool {
-	switch {
-	case k.rsa != nil:
-		sum := sha512.Sum512(base)
-		return rsa.VerifyPSS(k.rsa, crypto.SHA512, sum[:], signature,
-			&rsa.PSSOptions{SaltLength: sha512.Size}) == nil
-	case k.weierstrass != nil:
-		if len(signature) != 64 {
-			return false
-		}
-		sum := sha256.Sum256(base)
-		return ecdsa.Verify(k.weierstrass, sum[:],
-			new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:]))
-	case k.edwards != nil:
-		return v.proves(Ed25519, k, signature)
-	}
-	return v.proves(HMACSHA256, k, signature)
 }
 
 // base is the signature base of RFC 9421, section 2.5.

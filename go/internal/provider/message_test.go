@@ -1,9 +1,11 @@
 package provider
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
@@ -135,5 +137,68 @@ func TestAPortIsAddedOrDropped(t *testing.T) {
 		if string(with) != test.with || string(without) != test.without {
 			t.Errorf("%s: %s and %s", test.url, with, without)
 		}
+	}
+}
+
+func TestMessageSignaturesOfSeveralKeys(t *testing.T) {
+	const input = `("@method");created=1000`
+	base := "\"@method\": POST\n\"@signature-params\": " + input
+	hashed := func(h crypto.Hash) []byte {
+		d := h.New()
+		d.Write([]byte(base))
+		return d.Sum(nil)
+	}
+	p256 := newP256(t)
+	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := rsa.GenerateKey(rand.Reader, rsaBitsMin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := rsa.GenerateKey(rand.Reader, rsaBitsMin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := rsa.SignPKCS1v15(nil, other, crypto.SHA256, hashed(crypto.SHA256))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pss, err := rsa.SignPSS(rand.Reader, key, crypto.SHA512, hashed(crypto.SHA512),
+		&rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := []Secret{
+		{Value: publicPEM(t, &p256.PublicKey)}, {Value: publicPEM(t, &p384.PublicKey)},
+		{Value: publicPEM(t, &key.PublicKey)},
+		{Value: publicPEM(t, &other.PublicKey), Type: "rsa-v1_5-sha256"},
+	}
+	scheme := &Scheme{AnyOf: []Variant{{Proofs: []Proof{{Algorithm: MessageSignature}}}}}
+	v, err := Compile(scheme, secrets, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each key hashes the same text in a way of its own.
+	for i, signature := range [][]byte{
+		rawECDSA(t, p256, hashed(crypto.SHA256)), rawECDSA(t, p384, hashed(crypto.SHA384)), pss, old,
+	} {
+		got := v.Verify(request("", "Signature-Input", "s="+input,
+			"Signature", "s=:"+base64.StdEncoding.EncodeToString(signature)+":"))
+		if got.Outcome != OK || got.Secret != i {
+			t.Errorf("key %d: %s (%s) with %d", i, got.Outcome, got.Detail, got.Secret)
+		}
+	}
+	// The size of a salt is not the sender's to choose (RFC 9421, section 3.3.1).
+	short, err := rsa.SignPSS(rand.Reader, key, crypto.SHA512, hashed(crypto.SHA512),
+		&rsa.PSSOptions{SaltLength: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := v.Verify(request("", "Signature-Input", "s="+input,
+		"Signature", "s=:"+base64.StdEncoding.EncodeToString(short)+":"))
+	if got.Outcome != BadSignature {
+		t.Errorf("another salt: %s", got.Outcome)
 	}
 }

@@ -38,7 +38,18 @@ func (v *Verifier) read(r *Request, p *place) ([]byte, presence) {
 		return v.slots[p.slot].read()
 	case SourceItem:
 		return v.items[p.slot].read()
+	case SourceBody:
+		return slot{r.Body, 1}.read()
+	case SourceForm:
+		return readForm(r.Body, p.name)
+	case SourceClaim:
+		return p.pointer.unique(v.token.claims)
+	case SourceJOSE:
+		return p.pointer.unique(v.token.header)
 	case SourceJSON:
+		if p.unique {
+			return p.pointer.unique(r.Body)
+		}
 		text := p.pointer.text(r.Body)
 		if text == nil {
 			return nil, absent
@@ -67,7 +78,18 @@ func readQuery(target []byte, name string) ([]byte, presence) {
 	if !found {
 		return nil, absent
 	}
-	values, err := url.ParseQuery(string(query))
+	return readPairs(query, name)
+}
+
+func readForm(body []byte, name string) ([]byte, presence) {
+	if len(body) > formBodyMax {
+		return nil, absent
+	}
+	return readPairs(body, name)
+}
+
+func readPairs(text []byte, name string) ([]byte, presence) {
+	values, err := url.ParseQuery(string(text))
 	if err != nil || len(values[name]) == 0 {
 		return nil, absent
 	}

@@ -71,27 +71,72 @@ func arrayIndex(key string) int {
 // a document that is broken further on.
 func (p pointer) find(doc []byte) ([]byte, jsonKind) {
 	s := scanner{doc: doc}
+	if s.descend(p, false) != descentOnce {
+		return nil, jsonNothing
+	}
+	return s.value()
+}
+
+// descent is how a descent ended.
+type descent uint8
+
+const (
+	descentNone descent = iota
+	descentOnce
+	descentTwice // an object on the way has the key twice
+)
+
+// descend reads to the value that p leads to. With unique it also looks whether any object on the
+// way has the key again: the first counts here, and the last one nearly everywhere else.
+func (s *scanner) descend(p pointer, unique bool) descent {
 	for _, segment := range p {
 		switch s.next() {
 		case '{':
 			if !s.enterObject(segment.key) {
-				return nil, jsonNothing
+				return descentNone
+			}
+			if unique && s.again(segment.key) {
+				return descentTwice
 			}
 		case '[':
 			if !s.enterArray(segment.index) {
-				return nil, jsonNothing
+				return descentNone
 			}
 		default:
-			return nil, jsonNothing
+			return descentNone
 		}
 	}
-	return s.value()
+	return descentOnce
+}
+
+// again looks, from the value of key on, whether the rest of the object has key once more.
+func (s scanner) again(key string) bool {
+	return s.skip() && s.take(',') && s.memberOf(key)
+}
+
+// unique is text, but repeated if the way to the value is not the only one.
+func (p pointer) unique(doc []byte) ([]byte, presence) {
+	s := scanner{doc: doc}
+	switch s.descend(p, true) {
+	case descentNone:
+		return nil, absent
+	case descentTwice:
+		return nil, repeated
+	}
+	text := textOf(s.value())
+	if text == nil {
+		return nil, absent
+	}
+	return slot{text, 1}.read()
 }
 
 // text is the value as text: a string's characters, a number's literal. It is nil for anything
 // else. Only a string with escapes is copied.
 func (p pointer) text(doc []byte) []byte {
-	raw, kind := p.find(doc)
+	return textOf(p.find(doc))
+}
+
+func textOf(raw []byte, kind jsonKind) []byte {
 	switch kind {
 	case jsonNumber:
 		return raw
@@ -143,6 +188,11 @@ func (s *scanner) take(c byte) bool {
 // enterObject reads to the value of key.
 func (s *scanner) enterObject(key string) bool {
 	s.at++
+	return s.memberOf(key)
+}
+
+// memberOf reads on to the value of key, from a place where a member may begin.
+func (s *scanner) memberOf(key string) bool {
 	for {
 		if s.next() != '"' {
 			return false

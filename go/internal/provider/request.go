@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 )
 
 // Field is one header field as it came: the name's case kept, blanks around the value allowed.
@@ -29,13 +31,15 @@ type Outcome uint8
 
 // The outcomes. MissingHeader: something that the scheme needs is not there at all. Malformed: it
 // is there, but not in the form of the scheme. BadSignature: the form is right, the proof fits no
-// secret. Expired: the proof fits, the time does not.
+// secret. Expired: the proof fits, the time does not. Unavailable: the key that the request names
+// is published somewhere and not here yet, so nobody can tell; the sender may ask again.
 const (
 	OK Outcome = iota
 	BadSignature
 	Expired
 	MissingHeader
 	Malformed
+	Unavailable
 )
 
 func (o Outcome) String() string {
@@ -50,6 +54,8 @@ func (o Outcome) String() string {
 		return "missing-header"
 	case Malformed:
 		return "malformed"
+	case Unavailable:
+		return "unavailable"
 	}
 	return fmt.Sprintf("outcome(%d)", uint8(o))
 }
@@ -60,7 +66,27 @@ type Response struct {
 	ContentType string
 	Headers     []Field
 	Body        []byte
+	// Learned are secrets that the sender handed over. They must be kept before the answer leaves.
+	Learned []Learned
 }
+
+// Learned is a secret that came in a handshake. Value may alias the request. It never prints.
+type Learned struct {
+	Role  string
+	Value []byte
+}
+
+// String hides the secret.
+func (Learned) String() string { return redacted }
+
+// Format hides the secret from every verb.
+func (Learned) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
+
+// LogValue hides the secret from slog.
+func (Learned) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalText hides the secret from encoders.
+func (Learned) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // Verdict is what Verify found. EventID and EventType may alias the request.
 type Verdict struct {

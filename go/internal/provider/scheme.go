@@ -2,6 +2,7 @@ package provider
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -12,9 +13,13 @@ type Scheme struct {
 	// AnyOf are the ways in which this sender may prove itself; one that holds is enough.
 	AnyOf []Variant
 	// ID and Type are looked up in order; the first that is there counts.
-	ID, Type   []Source
+	ID, Type []Source
+	// Batch is set if a body holds several events.
+	Batch      *Batch
 	Handshakes []Handshake
 	Contract   Contract
+	// Setup tells a person where at the sender the secret is and in which form.
+	Setup string
 }
 
 // Variant is one way to sign.
@@ -24,8 +29,13 @@ type Variant struct {
 	Items     Items
 	// Proofs has one entry for each label that proves something. Without Items there is exactly one.
 	Proofs []Proof
-	// Content is the signed text. Empty for Token and None.
+	// Content is the signed text. Empty for Token, None and JWS.
 	Content []Part
+	// JWS is set if the signature field is a JSON Web Signature, which carries its own signed text.
+	JWS *JWS
+	// Each judges the items of Scheme.Batch one by one: the item then stands for the body, in JSON
+	// sources and in Content.
+	Each Each
 	// Legacy variants are broken in a known way and are judged only with Options.AllowLegacy.
 	Legacy bool
 	// UnsignedBody says that Content lacks the body on purpose.
@@ -36,7 +46,8 @@ type Variant struct {
 	// ID comes before the ids of the scheme: with several ways to sign, it is the id that this one
 	// covers and not a header that a stranger added.
 	ID []Source
-	// BodyHash is where the signed URL holds the hex SHA-256 of a body that is not signed itself.
+	// BodyHash is where the signed text holds the hex SHA-256 of a body that is not signed itself: a
+	// parameter of the query of a signed URL, a signed header field, or a claim.
 	BodyHash Source
 	// Components must be covered by a MessageSignature, and MaxAge is its tolerance.
 	Components []string
@@ -48,8 +59,44 @@ type Variant struct {
 	Require []Match
 }
 
+// Asymmetric tells whether a proof of this variant is checked with a public key.
+func (v *Variant) Asymmetric() bool {
+	return slices.ContainsFunc(v.Proofs, func(p Proof) bool {
+		return p.Algorithm.kind() == kindPublic || p.Algorithm.kind() == kindMessage
+	})
+}
+
 // Items says how a field is split: "t=1,v1=ab" has Separator ',' and Assign '='.
-type Items struct{ Separator, Assign byte }
+type Items struct {
+	Separator, Assign byte
+	// KeyIDs says that the label of an item is the id of the key that made it.
+	KeyIDs bool
+}
+
+// Each says how the items of a batch make the verdict over the request.
+type Each uint8
+
+// The policies. With EachAny the others of the batch come along unproven.
+const (
+	EachNone Each = iota
+	EachAll
+	EachAny
+)
+
+var eachWords = map[string]Each{"all": EachAll, "any": EachAny}
+
+// ParseEach reads all or any.
+func ParseEach(text string) (Each, error) { return parseWord(eachWords, text, "each") }
+
+// JWS is a JSON Web Signature in compact form (RFC 7515) whose payload is claims (RFC 7519). The
+// algorithm is the one of the proof, whatever the token says. The claims exp and nbf are judged if
+// they are there, at the time of receipt.
+type JWS struct {
+	// Leeway is how far exp and nbf may be off.
+	Leeway time.Duration
+	// Expires says that a token without exp is refused.
+	Expires bool
+}
 
 // Proof is an algorithm with the forms of its signature and its key.
 type Proof struct {
@@ -57,8 +104,11 @@ type Proof struct {
 	Label     string
 	Algorithm Algorithm
 	Encoding  Encoding
-	// Prefix stands before the encoded signature and is required.
-	Prefix string
+	// Raw says that an ECDSA signature is r and s side by side and not DER.
+	Raw bool
+	// Prefix stands before the encoded signature and is required, unless PrefixOptional.
+	Prefix         string
+	PrefixOptional bool
 	// PrefixFold compares Prefix without regard to case.
 	PrefixFold bool
 	Key        KeyForm
@@ -73,8 +123,12 @@ type KeyForm struct {
 	// PrefixRefused keeps secrets with Prefix away.
 	PrefixRefused bool
 	Encoding      KeyEncoding
+	// Normalize is applied to the text first, if it is set.
+	Normalize func(string) string
 	// Role keeps secrets of another role away, if it is set.
 	Role string
+	// Remote is set if the sender publishes the key.
+	Remote *Remote
 }
 
 // PartKind says what a Part contributes to the signed text.
@@ -93,6 +147,16 @@ const (
 	PartForm
 	PartURLWithPort
 	PartURLWithoutPort
+	// PartBodyCRC32 is the CRC-32 (IEEE) of the body in decimal, PartBodySHA256 its hash in hex.
+	PartBodyCRC32
+	PartBodySHA256
+	// PartSecret is the value of the configured secret with the role Role: what both sides know and
+	// the sender signs without sending it. With a Source it is the value there, which must then be one
+	// of the configured ones, if there are any: where a sender signs for everybody with one key, that
+	// tells whose event it is.
+	PartSecret
+	// PartHeaders is a list of header fields that the request itself names, in List form.
+	PartHeaders
 )
 
 // Part is one piece of the signed text.
@@ -100,7 +164,18 @@ type Part struct {
 	Kind    PartKind
 	Literal string
 	Source  Source
+	// Optional says that Source may be missing; Before and After stand around it when it is there.
+	Optional      bool
+	Before, After string
+	// Role is for PartSecret.
+	Role string
+	// List is for PartHeaders.
+	List List
 }
+
+// List is the form of a PartHeaders: Separator stands between the names in the request, the text is
+// NAME Assign VALUE for each in that order with Join between them, names in lower case.
+type List struct{ Separator, Assign, Join byte }
 
 // TimeFormat is how a time is written. It is typed, since a digit string fits two of them.
 type TimeFormat uint8
@@ -111,13 +186,15 @@ const (
 	UnixSeconds
 	UnixMillis
 	RFC3339
+	// HTTPDate is IMF-fixdate of RFC 9110, section 5.6.7.
+	HTTPDate
 )
 
 var timeWords = map[string]TimeFormat{
-	"unix-s": UnixSeconds, "unix-ms": UnixMillis, "rfc3339": RFC3339,
+	"unix-s": UnixSeconds, "unix-ms": UnixMillis, "rfc3339": RFC3339, "http-date": HTTPDate,
 }
 
-// ParseTimeFormat reads unix-s, unix-ms or rfc3339.
+// ParseTimeFormat reads unix-s, unix-ms, rfc3339 or http-date.
 func ParseTimeFormat(text string) (TimeFormat, error) {
 	return parseWord(timeWords, text, "format")
 }
@@ -128,47 +205,14 @@ type Timestamp struct {
 	Format TimeFormat
 	// Tolerance is the allowed distance both ways, equal is inside. Zero: no time is judged.
 	Tolerance time.Duration
+	// Future is the allowed distance ahead of us, if it differs; zero: as Tolerance.
+	Future time.Duration
+	// Optional lets a request pass that has no time. Only where whoever takes the time away breaks
+	// the signature: in a signed body, or in a claim.
+	Optional bool
 	// JSONString says that a time in the body may be a JSON string; otherwise it is a number.
 	JSONString bool
 }
-
-// Algorithm is how a proof is computed.
-type Algorithm uint8
-
-// The algorithms. KeyedSHA256 is the plain hash of key and text, which anybody can extend, and so
-// always Legacy. MessageSignature is RFC 9421, where request and key say how they were signed.
-// Token compares the secret itself; None proves nothing and passes everything. ClientCertificate
-// looks at what TLS has proved; it has no word, since ClientScheme alone makes it.
-const (
-	None Algorithm = iota + 1
-	HMACSHA1
-	HMACSHA256
-	HMACSHA384
-	HMACSHA512
-	KeyedSHA256
-	Ed25519
-	ECDSAP256
-	MessageSignature
-	Token
-	ClientCertificate
-)
-
-var algorithmWords = map[string]Algorithm{
-	"none": None, "hmac-sha1": HMACSHA1, "hmac-sha256": HMACSHA256, "hmac-sha384": HMACSHA384,
-	"hmac-sha512": HMACSHA512, "ed25519": Ed25519, "keyed-sha256": KeyedSHA256,
-	"ecdsa-p256-sha256": ECDSAP256, "rfc9421": MessageSignature, "token": Token,
-}
-
-// ParseAlgorithm reads the word of an algorithm.
-func ParseAlgorithm(text string) (Algorithm, error) {
-	return parseWord(algorithmWords, text, "algorithm")
-}
-
-// signsText tells whether the algorithm covers a signed text.
-func (a Algorithm) signsText() bool { return !a.keyless() && a != Token }
-
-// keyless tells whether the algorithm needs no secret.
-func (a Algorithm) keyless() bool { return a == None || a == ClientCertificate }
 
 // Encoding is the text form of a signature.
 type Encoding uint8
@@ -197,17 +241,20 @@ func ParseEncoding(text string) (Encoding, error) {
 // KeyEncoding is the text form of a secret.
 type KeyEncoding uint8
 
-// The key encodings. KeyBasic is user:password; KeySPKI is base64 or PEM of a public key.
+// The key encodings. KeyBasic is user:password; KeySPKI is base64 or PEM of a public key, or PEM of
+// a certificate that has it; KeySHA1 is the SHA-1 of the text.
 const (
 	KeyText KeyEncoding = iota
 	KeyHex
 	KeyBase64
 	KeyBasic
 	KeySPKI
+	KeySHA1
 )
 
 var keyEncodingWords = map[string]KeyEncoding{
 	"text": KeyText, "hex": KeyHex, "base64": KeyBase64, "basic": KeyBasic, "spki": KeySPKI,
+	"sha1": KeySHA1,
 }
 
 // ParseKeyEncoding reads the word of a key encoding.

@@ -2,11 +2,17 @@ package provider
 
 import (
 	"bytes"
+	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -21,11 +27,12 @@ type SignRequest struct {
 }
 
 // ErrNotSignable says that this sender's requests cannot be made here, because only the sender has
-// the key or because the signature is not in the header.
+// the key or because its proof is not in the request.
 var ErrNotSignable = errors.New("requests of this sender cannot be signed here")
 
-// Sign makes the header fields with which the sender would send r. For Ed25519 the secret is the
-// private key: a seed or a whole key, in the text form of the public one.
+// Sign makes the header fields with which the sender would send r. Where its signature is in the
+// body or in the URL it replaces those of r. For a public key the secret is the private one: for
+// Ed25519 a seed or a whole key, for ECDSA PKCS #8, in the text form of the public key.
 func Sign(s *Scheme, secret Secret, r *SignRequest) ([]Field, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -34,9 +41,11 @@ func Sign(s *Scheme, secret Secret, r *SignRequest) ([]Field, error) {
 	for i := range s.AnyOf {
 		c := &s.AnyOf[i]
 		for j := range c.Proofs {
-			b := signer{scheme: s, variant: c, proof: &c.Proofs[j], request: r}
+			made := *r
+			b := signer{scheme: s, variant: c, proof: &c.Proofs[j], request: &made}
 			fields, err := b.sign(secret)
 			if err == nil {
+				*r = made
 				return fields, nil
 			}
 			if reasons == nil || errors.Is(reasons, ErrNotSignable) {
@@ -62,14 +71,15 @@ func (b *signer) sign(secret Secret) ([]Field, error) {
 		b.time = f.format(b.request.Now)
 	}
 	b.addIdentity()
-	if b.proof.Algorithm == None {
+	switch {
+	case b.proof.Algorithm == None:
 		return b.fields, nil
-	}
-	if b.proof.Algorithm == ClientCertificate {
+	case b.proof.Algorithm == ClientCertificate:
 		return nil, fmt.Errorf("%w: the certificate is shown in the TLS handshake", ErrNotSignable)
-	}
-	if b.proof.Algorithm == MessageSignature {
-		return nil, fmt.Errorf("%w: message signatures are only verified", ErrNotSignable)
+	case b.proof.Algorithm == MessageSignature || c.JWS != nil:
+		return nil, fmt.Errorf("%w: such signatures are only verified", ErrNotSignable)
+	case b.proof.Key.Remote != nil:
+		return nil, fmt.Errorf("%w: the sender publishes its key", ErrNotSignable)
 	}
 	if c.Timestamp.From.Kind == SourceHeader {
 		b.set(c.Timestamp.From.Name, b.time)
@@ -82,30 +92,106 @@ func (b *signer) sign(secret Secret) ([]Field, error) {
 			b.set(match.From.Name, value)
 		}
 	}
+	if c.Each != EachNone {
+		return b.fields, b.signItems(secret)
+	}
+	return b.fields, b.signOne(secret)
+}
+
+// signOne signs the request, or the item that stands for it.
+func (b *signer) signOne(secret Secret) error {
 	text, err := b.content()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	signature, err := b.signature(secret, text)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	value := b.proof.Prefix + b.proof.Encoding.encode(signature)
-	if it := c.Items; it.Assign != 0 {
-		value = b.proof.Label + string(it.Assign) + value
-		if c.Timestamp.From.Kind == SourceItem {
-			value = c.Timestamp.From.Name + string(it.Assign) + b.time + string(it.Separator) + value
+	if it := b.variant.Items; it.Assign != 0 {
+		label := b.proof.Label
+		if it.KeyIDs {
+			label = secret.KeyID
+		}
+		value = label + string(it.Assign) + value
+		if from := b.variant.Timestamp.From; from.Kind == SourceItem {
+			value = from.Name + string(it.Assign) + b.time + string(it.Separator) + value
 		}
 	}
-	switch c.Signature.Kind {
-	case SourceHeader:
-		b.set(c.Signature.Name, value)
-	case SourceNumbered:
-		b.set(c.Signature.Name+"1", value)
-	default:
-		return nil, fmt.Errorf("%w: the signature is in %s", ErrNotSignable, c.Signature)
+	return b.place(value)
+}
+
+// signItems signs each event of the batch by itself.
+func (b *signer) signItems(secret Secret) error {
+	whole, ok := parseTree(b.request.Body)
+	list := whole
+	if from := b.scheme.Batch.Items; ok && from.Kind == SourceJSON {
+		pointer, _ := parsePointer(from.Name) // Check has parsed the same text.
+		list = whole.at(pointer)
 	}
-	return b.fields, nil
+	if !ok || list == nil || list.open != '[' {
+		return fmt.Errorf("the sender signs each item of %s and the body has no such list",
+			b.scheme.Batch.Items)
+	}
+	body := b.request
+	defer func() { b.request = body }()
+	for i, item := range list.items {
+		one := *body
+		one.Body = item.compact()
+		b.request = &one
+		if err := b.signOne(secret); err != nil {
+			return err
+		}
+		signed, ok := parseTree(one.Body)
+		if !ok {
+			return errors.New("an item of the batch is no JSON")
+		}
+		list.items[i] = signed
+	}
+	body.Body = whole.compact()
+	return nil
+}
+
+// place puts a signature where the sender has it.
+func (b *signer) place(value string) error {
+	r := b.request
+	switch s := b.variant.Signature; s.Kind {
+	case SourceHeader:
+		b.set(s.Name, value)
+	case SourceNumbered:
+		b.set(s.Name+"1", value)
+	case SourceJSON:
+		pointer, _ := parsePointer(s.Name) // Check has parsed the same text.
+		object, ok := parseTree(r.Body)
+		if !ok || !object.plant(pointer, value) {
+			return fmt.Errorf("the signature belongs to %s and the body has no place for it", s)
+		}
+		r.Body = object.compact()
+	case SourceForm:
+		form, err := url.ParseQuery(string(r.Body))
+		if err != nil {
+			return fmt.Errorf("the signature belongs to %s and the body is no form", s)
+		}
+		form.Set(s.Name, value)
+		r.Body = []byte(form.Encode())
+	case SourceQuery:
+		r.URL, r.Target = withParameter(r.URL, s.Name, value), withParameter(r.Target, s.Name, value)
+	default:
+		return fmt.Errorf("%w: the signature is in %s", ErrNotSignable, s)
+	}
+	return nil
+}
+
+// withParameter adds a parameter to the query of a URL or a request target, or replaces it.
+func withParameter(text, name, value string) string {
+	path, query, _ := strings.Cut(text, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		values = url.Values{}
+	}
+	values.Set(name, value)
+	return path + "?" + values.Encode()
 }
 
 // addIdentity writes the id and the type into the first header that the scheme looks them up in. A
@@ -182,10 +268,23 @@ func (b *signer) content() ([]byte, error) {
 			text.Write(value)
 		case PartSource:
 			value, err := b.source(part.Source)
+			if err != nil && part.Optional {
+				continue
+			}
 			if err != nil {
 				return nil, err
 			}
+			text.WriteString(part.Before)
 			text.Write(value)
+			text.WriteString(part.After)
+		case PartBodyCRC32:
+			text.WriteString(decimal(int64(crc32.ChecksumIEEE(b.request.Body))))
+		case PartBodySHA256:
+			sum := sha256.Sum256(b.request.Body)
+			text.WriteString(hex.EncodeToString(sum[:]))
+		case PartSecret, PartHeaders:
+			return nil, fmt.Errorf("%w: the signed text is not made of the request alone",
+				ErrNotSignable)
 		}
 	}
 	return text.Bytes(), nil
@@ -207,6 +306,10 @@ func (b *signer) source(s Source) ([]byte, error) {
 		if value := p.text(b.request.Body); value != nil {
 			return value, nil
 		}
+	case s.Kind == SourceForm:
+		if form, err := url.ParseQuery(string(b.request.Body)); err == nil && form.Has(s.Name) {
+			return []byte(form.Get(s.Name)), nil
+		}
 	case s.Kind == SourceQuery:
 		if value, state := readQuery([]byte(b.request.Target), s.Name); state == present {
 			return value, nil
@@ -221,7 +324,9 @@ var privatePrefix = map[string]string{"whpk_": "whsk_"}
 func (b *signer) signature(secret Secret, text []byte) ([]byte, error) {
 	form := b.proof.Key
 	switch a := b.proof.Algorithm; {
-	case a == ECDSAP256:
+	case a == ECDSAP256 || a == ECDSAP384:
+		return b.curveSignature(secret, text)
+	case a != Ed25519 && a.kind() == kindPublic:
 		return nil, fmt.Errorf("%w: only the sender has the private key", ErrNotSignable)
 	case a == Ed25519:
 		if private, has := privatePrefix[form.Prefix]; has {
@@ -254,4 +359,29 @@ func (b *signer) signature(secret Secret, text []byte) ([]byte, error) {
 	mac := hmac.New(b.proof.Algorithm.hash(), raw)
 	mac.Write(text)
 	return mac.Sum(nil), nil
+}
+
+// curveSignature signs with the private key of an ECDSA scheme, in PKCS #8.
+func (b *signer) curveSignature(secret Secret, text []byte) ([]byte, error) {
+	raw, err := b.proof.Key.bytes(secret)
+	if err != nil {
+		return nil, fmt.Errorf("the secret %w", err)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(raw)
+	private, ok := parsed.(*ecdsa.PrivateKey)
+	if err != nil || !ok {
+		return nil, errors.New("the secret is no private key in PKCS #8, as only the sender has")
+	}
+	h := b.proof.Algorithm.hash()()
+	h.Write(text)
+	sum := h.Sum(nil)
+	if !b.proof.Raw {
+		return ecdsa.SignASN1(rand.Reader, private, sum)
+	}
+	r, s, err := ecdsa.Sign(rand.Reader, private, sum)
+	if err != nil {
+		return nil, err
+	}
+	size := (private.Curve.Params().BitSize + 7) / 8
+	return append(r.FillBytes(make([]byte, size)), s.FillBytes(make([]byte, size))...), nil
 }

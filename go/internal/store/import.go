@@ -60,13 +60,20 @@ type ImportResult struct {
 func (s *Store) Import(ctx context.Context, list []Imported) (result ImportResult, err error) {
 	s.importMu.Lock()
 	defer s.importMu.Unlock()
-	size := 0
 	for i := range list {
-		size += list[i].Bytes()
 		if c := list[i].Frame.C(); c.RouteVersion() != RouteImported || c.EventID() == (event.ID{}) {
 			return result, fmt.Errorf("%w: event %d has route %d and id %x", ErrImport, i,
 				c.RouteVersion(), c.EventID())
 		}
+	}
+	return s.takeIn(ctx, list)
+}
+
+// takeIn makes those events durable whose ID is not known. importMu is held.
+func (s *Store) takeIn(ctx context.Context, list []Imported) (result ImportResult, err error) {
+	size := 0
+	for i := range list {
+		size += list[i].Bytes()
 	}
 	if len(list) > ImportMax || size > ImportBytesMax && len(list) > 1 {
 		return result, fmt.Errorf("%w: %d events of %d bytes at once", ErrImport, len(list), size)

@@ -62,6 +62,10 @@ pub struct Snapshot {
     /// What session tickets are sealed with: the first one seals, all of them open. Empty: no tickets.
     #[prost(message, repeated, tag = "5")]
     pub ticket_keys: ::prost::alloc::vec::Vec<TicketKey>,
+    /// Sum of Source.verify_weight over requests of one worker that are not answered, from which on
+    /// requests with a weight wait; the others do not wait for them. 0: no bound.
+    #[prost(uint32, tag = "6")]
+    pub verify_weight_max: u32,
 }
 /// What is agreed on a connection before HTTP begins.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -194,6 +198,10 @@ pub struct Source {
     /// Refusals in a row that an earlier data plane counted.
     #[prost(uint32, tag = "19")]
     pub refused_in_row: u32,
+    /// What it takes to judge a request of it, in the unit of Snapshot.verify_weight_max; 0: nothing
+    /// that counts.
+    #[prost(uint32, tag = "20")]
+    pub verify_weight: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct IdPlace {

@@ -473,7 +473,21 @@ type SourceStatus struct {
 	RefusedInRow uint64 `protobuf:"varint,6,opt,name=refused_in_row,json=refusedInRow,proto3" json:"refused_in_row,omitempty"`
 	// It is near the number of failures after which its provider stops sending, and is served first
 	// until it has had a success.
-	Guarded       bool `protobuf:"varint,7,opt,name=guarded,proto3" json:"guarded,omitempty"`
+	Guarded bool `protobuf:"varint,7,opt,name=guarded,proto3" json:"guarded,omitempty"`
+	// Of the catalogue; empty for a scheme of the config, "none" where nothing is proven.
+	Provider string `protobuf:"bytes,8,opt,name=provider,proto3" json:"provider,omitempty"`
+	// False: what does not hold is taken all the same.
+	Enforce bool `protobuf:"varint,9,opt,name=enforce,proto3" json:"enforce,omitempty"`
+	// Stored without a proof: `enforce: false`, or a source that proves nothing.
+	Unverified uint64 `protobuf:"varint,10,opt,name=unverified,proto3" json:"unverified,omitempty"`
+	// In the order of the config, then those that a handshake has brought.
+	Secrets []*SecretStatus `protobuf:"bytes,11,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// When the last event was stored; 0: none since the start.
+	LastEventNs int64 `protobuf:"varint,12,opt,name=last_event_ns,json=lastEventNs,proto3" json:"last_event_ns,omitempty"`
+	// It has been quiet for longer than is usual for it, or than the config allows.
+	Silent bool `protobuf:"varint,13,opt,name=silent,proto3" json:"silent,omitempty"`
+	// The last reconciliation that ended; absent: none.
+	Reconciled    *ReconcileProgress `protobuf:"bytes,14,opt,name=reconciled,proto3" json:"reconciled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -557,6 +571,151 @@ func (x *SourceStatus) GetGuarded() bool {
 	return false
 }
 
+func (x *SourceStatus) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *SourceStatus) GetEnforce() bool {
+	if x != nil {
+		return x.Enforce
+	}
+	return false
+}
+
+func (x *SourceStatus) GetUnverified() uint64 {
+	if x != nil {
+		return x.Unverified
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetSecrets() []*SecretStatus {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *SourceStatus) GetLastEventNs() int64 {
+	if x != nil {
+		return x.LastEventNs
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
+}
+
+func (x *SourceStatus) GetReconciled() *ReconcileProgress {
+	if x != nil {
+		return x.Reconciled
+	}
+	return nil
+}
+
+// A secret, without a word of what it is.
+type SecretStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// env:NAME, file:PATH, command:PROGRAM, literal, or handshake:NAME for one that a sender gave.
+	Origin string `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	KeyId  string `protobuf:"bytes,2,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	Role   string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// 0: no bound.
+	NotBeforeNs int64 `protobuf:"varint,4,opt,name=not_before_ns,json=notBeforeNs,proto3" json:"not_before_ns,omitempty"`
+	NotAfterNs  int64 `protobuf:"varint,5,opt,name=not_after_ns,json=notAfterNs,proto3" json:"not_after_ns,omitempty"`
+	// Events that it has proved since the start, and when the last one.
+	Verified      uint64 `protobuf:"varint,6,opt,name=verified,proto3" json:"verified,omitempty"`
+	LastUsedNs    int64  `protobuf:"varint,7,opt,name=last_used_ns,json=lastUsedNs,proto3" json:"last_used_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecretStatus) Reset() {
+	*x = SecretStatus{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecretStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecretStatus) ProtoMessage() {}
+
+func (x *SecretStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecretStatus.ProtoReflect.Descriptor instead.
+func (*SecretStatus) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SecretStatus) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *SecretStatus) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+func (x *SecretStatus) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *SecretStatus) GetNotBeforeNs() int64 {
+	if x != nil {
+		return x.NotBeforeNs
+	}
+	return 0
+}
+
+func (x *SecretStatus) GetNotAfterNs() int64 {
+	if x != nil {
+		return x.NotAfterNs
+	}
+	return 0
+}
+
+func (x *SecretStatus) GetVerified() uint64 {
+	if x != nil {
+		return x.Verified
+	}
+	return 0
+}
+
+func (x *SecretStatus) GetLastUsedNs() int64 {
+	if x != nil {
+		return x.LastUsedNs
+	}
+	return 0
+}
+
 type DestinationStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -574,7 +733,7 @@ type DestinationStatus struct {
 
 func (x *DestinationStatus) Reset() {
 	*x = DestinationStatus{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[7]
+	mi := &file_sluice_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +745,7 @@ func (x *DestinationStatus) String() string {
 func (*DestinationStatus) ProtoMessage() {}
 
 func (x *DestinationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[7]
+	mi := &file_sluice_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +758,7 @@ func (x *DestinationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestinationStatus.ProtoReflect.Descriptor instead.
 func (*DestinationStatus) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DestinationStatus) GetName() string {
@@ -669,7 +828,7 @@ type DataPlaneStatus struct {
 
 func (x *DataPlaneStatus) Reset() {
 	*x = DataPlaneStatus{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[8]
+	mi := &file_sluice_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +840,7 @@ func (x *DataPlaneStatus) String() string {
 func (*DataPlaneStatus) ProtoMessage() {}
 
 func (x *DataPlaneStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[8]
+	mi := &file_sluice_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +853,7 @@ func (x *DataPlaneStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataPlaneStatus.ProtoReflect.Descriptor instead.
 func (*DataPlaneStatus) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DataPlaneStatus) GetPid() uint32 {
@@ -765,7 +924,7 @@ type EventFilter struct {
 
 func (x *EventFilter) Reset() {
 	*x = EventFilter{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[9]
+	mi := &file_sluice_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +936,7 @@ func (x *EventFilter) String() string {
 func (*EventFilter) ProtoMessage() {}
 
 func (x *EventFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[9]
+	mi := &file_sluice_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +949,7 @@ func (x *EventFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventFilter.ProtoReflect.Descriptor instead.
 func (*EventFilter) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EventFilter) GetSource() string {
@@ -860,7 +1019,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[10]
+	mi := &file_sluice_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +1031,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[10]
+	mi := &file_sluice_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +1044,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListEventsRequest) GetFilter() *EventFilter {
@@ -919,7 +1078,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[11]
+	mi := &file_sluice_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1090,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[11]
+	mi := &file_sluice_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1103,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Event) GetId() string {
@@ -1016,7 +1175,7 @@ type EventDestination struct {
 
 func (x *EventDestination) Reset() {
 	*x = EventDestination{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[12]
+	mi := &file_sluice_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1028,7 +1187,7 @@ func (x *EventDestination) String() string {
 func (*EventDestination) ProtoMessage() {}
 
 func (x *EventDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[12]
+	mi := &file_sluice_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1041,7 +1200,7 @@ func (x *EventDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventDestination.ProtoReflect.Descriptor instead.
 func (*EventDestination) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EventDestination) GetName() string {
@@ -1088,7 +1247,7 @@ type GetEventRequest struct {
 
 func (x *GetEventRequest) Reset() {
 	*x = GetEventRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[13]
+	mi := &file_sluice_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1259,7 @@ func (x *GetEventRequest) String() string {
 func (*GetEventRequest) ProtoMessage() {}
 
 func (x *GetEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[13]
+	mi := &file_sluice_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1272,7 @@ func (x *GetEventRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEventRequest.ProtoReflect.Descriptor instead.
 func (*GetEventRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetEventRequest) GetId() string {
@@ -1130,18 +1289,26 @@ type EventDetail struct {
 	Target string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
 	Peer   string                 `protobuf:"bytes,4,opt,name=peer,proto3" json:"peer,omitempty"`
 	// In wire order.
-	Headers       []*Header  `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty"`
-	Body          []byte     `protobuf:"bytes,6,opt,name=body,proto3" json:"body,omitempty"`
-	Attempts      []*Attempt `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Acknowledge   string     `protobuf:"bytes,8,opt,name=acknowledge,proto3" json:"acknowledge,omitempty"`
-	SecretIndex   uint32     `protobuf:"varint,9,opt,name=secret_index,json=secretIndex,proto3" json:"secret_index,omitempty"`
+	Headers     []*Header  `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty"`
+	Body        []byte     `protobuf:"bytes,6,opt,name=body,proto3" json:"body,omitempty"`
+	Attempts    []*Attempt `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Acknowledge string     `protobuf:"bytes,8,opt,name=acknowledge,proto3" json:"acknowledge,omitempty"`
+	SecretIndex uint32     `protobuf:"varint,9,opt,name=secret_index,json=secretIndex,proto3" json:"secret_index,omitempty"`
+	// Why it was taken without a proof: "bad-signature", "expired", "missing-header", "malformed",
+	// "unavailable", or "no-proof" where its source proves nothing. Empty: it was proven.
+	Unverified string `protobuf:"bytes,10,opt,name=unverified,proto3" json:"unverified,omitempty"`
+	// The event whose body it was an item of, and its place in that from 0; empty: it came by itself.
+	Batch string `protobuf:"bytes,11,opt,name=batch,proto3" json:"batch,omitempty"`
+	Item  uint32 `protobuf:"varint,12,opt,name=item,proto3" json:"item,omitempty"`
+	// The events that its items became, in order.
+	Items         []string `protobuf:"bytes,13,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EventDetail) Reset() {
 	*x = EventDetail{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[14]
+	mi := &file_sluice_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1320,7 @@ func (x *EventDetail) String() string {
 func (*EventDetail) ProtoMessage() {}
 
 func (x *EventDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[14]
+	mi := &file_sluice_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1333,7 @@ func (x *EventDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventDetail.ProtoReflect.Descriptor instead.
 func (*EventDetail) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EventDetail) GetEvent() *Event {
@@ -1232,6 +1399,34 @@ func (x *EventDetail) GetSecretIndex() uint32 {
 	return 0
 }
 
+func (x *EventDetail) GetUnverified() string {
+	if x != nil {
+		return x.Unverified
+	}
+	return ""
+}
+
+func (x *EventDetail) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
+}
+
+func (x *EventDetail) GetItem() uint32 {
+	if x != nil {
+		return x.Item
+	}
+	return 0
+}
+
+func (x *EventDetail) GetItems() []string {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
 type Header struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1242,7 +1437,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[15]
+	mi := &file_sluice_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1449,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[15]
+	mi := &file_sluice_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1462,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Header) GetName() []byte {
@@ -1303,7 +1498,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[16]
+	mi := &file_sluice_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1510,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[16]
+	mi := &file_sluice_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1523,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Attempt) GetDestination() string {
@@ -1405,7 +1600,7 @@ type ExportEventsRequest struct {
 
 func (x *ExportEventsRequest) Reset() {
 	*x = ExportEventsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[17]
+	mi := &file_sluice_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1612,7 @@ func (x *ExportEventsRequest) String() string {
 func (*ExportEventsRequest) ProtoMessage() {}
 
 func (x *ExportEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[17]
+	mi := &file_sluice_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1625,7 @@ func (x *ExportEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEventsRequest.ProtoReflect.Descriptor instead.
 func (*ExportEventsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExportEventsRequest) GetFilter() *EventFilter {
@@ -1470,7 +1665,7 @@ type ExportedEvent struct {
 
 func (x *ExportedEvent) Reset() {
 	*x = ExportedEvent{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[18]
+	mi := &file_sluice_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1677,7 @@ func (x *ExportedEvent) String() string {
 func (*ExportedEvent) ProtoMessage() {}
 
 func (x *ExportedEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[18]
+	mi := &file_sluice_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1690,7 @@ func (x *ExportedEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportedEvent.ProtoReflect.Descriptor instead.
 func (*ExportedEvent) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExportedEvent) GetDetail() *EventDetail {
@@ -1568,7 +1763,7 @@ type ImportProgress struct {
 
 func (x *ImportProgress) Reset() {
 	*x = ImportProgress{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[19]
+	mi := &file_sluice_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1775,7 @@ func (x *ImportProgress) String() string {
 func (*ImportProgress) ProtoMessage() {}
 
 func (x *ImportProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[19]
+	mi := &file_sluice_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1788,7 @@ func (x *ImportProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportProgress.ProtoReflect.Descriptor instead.
 func (*ImportProgress) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ImportProgress) GetImported() uint64 {
@@ -1633,7 +1828,7 @@ type TailEventsRequest struct {
 
 func (x *TailEventsRequest) Reset() {
 	*x = TailEventsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[20]
+	mi := &file_sluice_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1840,7 @@ func (x *TailEventsRequest) String() string {
 func (*TailEventsRequest) ProtoMessage() {}
 
 func (x *TailEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[20]
+	mi := &file_sluice_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1853,7 @@ func (x *TailEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailEventsRequest.ProtoReflect.Descriptor instead.
 func (*TailEventsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TailEventsRequest) GetSource() string {
@@ -1685,7 +1880,7 @@ type ReplayEventsRequest struct {
 
 func (x *ReplayEventsRequest) Reset() {
 	*x = ReplayEventsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[21]
+	mi := &file_sluice_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1892,7 @@ func (x *ReplayEventsRequest) String() string {
 func (*ReplayEventsRequest) ProtoMessage() {}
 
 func (x *ReplayEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[21]
+	mi := &file_sluice_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1905,7 @@ func (x *ReplayEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayEventsRequest.ProtoReflect.Descriptor instead.
 func (*ReplayEventsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReplayEventsRequest) GetFilter() *EventFilter {
@@ -1758,7 +1953,7 @@ type ReplayReply struct {
 
 func (x *ReplayReply) Reset() {
 	*x = ReplayReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[22]
+	mi := &file_sluice_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1965,7 @@ func (x *ReplayReply) String() string {
 func (*ReplayReply) ProtoMessage() {}
 
 func (x *ReplayReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[22]
+	mi := &file_sluice_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1978,7 @@ func (x *ReplayReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayReply.ProtoReflect.Descriptor instead.
 func (*ReplayReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReplayReply) GetEvents() uint64 {
@@ -1810,7 +2005,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[23]
+	mi := &file_sluice_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +2017,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[23]
+	mi := &file_sluice_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +2030,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListDeadLettersRequest) GetFilter() *EventFilter {
@@ -1866,7 +2061,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[24]
+	mi := &file_sluice_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2073,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[24]
+	mi := &file_sluice_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2086,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeadLetter) GetId() string {
@@ -1951,7 +2146,7 @@ type DeadLettersRequest struct {
 
 func (x *DeadLettersRequest) Reset() {
 	*x = DeadLettersRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[25]
+	mi := &file_sluice_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2158,7 @@ func (x *DeadLettersRequest) String() string {
 func (*DeadLettersRequest) ProtoMessage() {}
 
 func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[25]
+	mi := &file_sluice_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2171,7 @@ func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeadLettersRequest) GetFilter() *EventFilter {
@@ -2026,7 +2221,7 @@ type DropDeadLettersRequest struct {
 
 func (x *DropDeadLettersRequest) Reset() {
 	*x = DropDeadLettersRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[26]
+	mi := &file_sluice_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2233,7 @@ func (x *DropDeadLettersRequest) String() string {
 func (*DropDeadLettersRequest) ProtoMessage() {}
 
 func (x *DropDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[26]
+	mi := &file_sluice_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2246,7 @@ func (x *DropDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DropDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DropDeadLettersRequest) GetFilter() *EventFilter {
@@ -2091,7 +2286,7 @@ type DropReply struct {
 
 func (x *DropReply) Reset() {
 	*x = DropReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[27]
+	mi := &file_sluice_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2298,7 @@ func (x *DropReply) String() string {
 func (*DropReply) ProtoMessage() {}
 
 func (x *DropReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[27]
+	mi := &file_sluice_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2311,7 @@ func (x *DropReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropReply.ProtoReflect.Descriptor instead.
 func (*DropReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DropReply) GetDeliveries() uint64 {
@@ -2134,7 +2329,7 @@ type GetLimitsRequest struct {
 
 func (x *GetLimitsRequest) Reset() {
 	*x = GetLimitsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[28]
+	mi := &file_sluice_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2341,7 @@ func (x *GetLimitsRequest) String() string {
 func (*GetLimitsRequest) ProtoMessage() {}
 
 func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[28]
+	mi := &file_sluice_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2354,7 @@ func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitsRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 type Limits struct {
@@ -2190,7 +2385,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[29]
+	mi := &file_sluice_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2397,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[29]
+	mi := &file_sluice_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2410,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Limits) GetAlgorithm() string {
@@ -2336,7 +2531,7 @@ type LimitChange struct {
 
 func (x *LimitChange) Reset() {
 	*x = LimitChange{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	mi := &file_sluice_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2543,7 @@ func (x *LimitChange) String() string {
 func (*LimitChange) ProtoMessage() {}
 
 func (x *LimitChange) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[30]
+	mi := &file_sluice_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +2556,7 @@ func (x *LimitChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitChange.ProtoReflect.Descriptor instead.
 func (*LimitChange) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LimitChange) GetAtNs() int64 {
@@ -2398,14 +2593,16 @@ type ListGapsRequest struct {
 	SinceNs int64                  `protobuf:"varint,2,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
 	UntilNs int64                  `protobuf:"varint,3,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`
 	// 0: all.
-	Limit         uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Those that are closed too.
+	Closed        bool `protobuf:"varint,5,opt,name=closed,proto3" json:"closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListGapsRequest) Reset() {
 	*x = ListGapsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	mi := &file_sluice_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2614,7 @@ func (x *ListGapsRequest) String() string {
 func (*ListGapsRequest) ProtoMessage() {}
 
 func (x *ListGapsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[31]
+	mi := &file_sluice_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2627,7 @@ func (x *ListGapsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGapsRequest.ProtoReflect.Descriptor instead.
 func (*ListGapsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListGapsRequest) GetSource() string {
@@ -2461,6 +2658,13 @@ func (x *ListGapsRequest) GetLimit() uint32 {
 	return 0
 }
 
+func (x *ListGapsRequest) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
+}
+
 // A stretch of time in which requests of a source were turned away for one reason.
 type Gap struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -2472,14 +2676,16 @@ type Gap struct {
 	// The sender's own ids, as far as they are known.
 	Ids []string `protobuf:"bytes,6,rep,name=ids,proto3" json:"ids,omitempty"`
 	// Requests whose id is not among them.
-	Unnamed       uint64 `protobuf:"varint,7,opt,name=unnamed,proto3" json:"unnamed,omitempty"`
+	Unnamed uint64 `protobuf:"varint,7,opt,name=unnamed,proto3" json:"unnamed,omitempty"`
+	// When a reconciliation found everything of it; 0: it is open.
+	ClosedNs      int64 `protobuf:"varint,8,opt,name=closed_ns,json=closedNs,proto3" json:"closed_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	mi := &file_sluice_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2697,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[32]
+	mi := &file_sluice_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2710,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Gap) GetSource() string {
@@ -2556,6 +2762,238 @@ func (x *Gap) GetUnnamed() uint64 {
 	return 0
 }
 
+func (x *Gap) GetClosedNs() int64 {
+	if x != nil {
+		return x.ClosedNs
+	}
+	return 0
+}
+
+type ReconcileRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// What to ask for; 0: from the oldest open gap on, or what the config looks back, until now.
+	SinceNs int64 `protobuf:"varint,2,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
+	UntilNs int64 `protobuf:"varint,3,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`
+	// Ask and compare only: nothing is taken in and nothing sent again.
+	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReconcileRequest) Reset() {
+	*x = ReconcileRequest{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReconcileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReconcileRequest) ProtoMessage() {}
+
+func (x *ReconcileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReconcileRequest.ProtoReflect.Descriptor instead.
+func (*ReconcileRequest) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ReconcileRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ReconcileRequest) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *ReconcileRequest) GetUntilNs() int64 {
+	if x != nil {
+		return x.UntilNs
+	}
+	return 0
+}
+
+func (x *ReconcileRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type ReconcileProgress struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Source  string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	SinceNs int64                  `protobuf:"varint,2,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
+	UntilNs int64                  `protobuf:"varint,3,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`
+	Pages   uint64                 `protobuf:"varint,4,opt,name=pages,proto3" json:"pages,omitempty"`
+	// Events that the provider named; those that we have already.
+	Seen  uint64 `protobuf:"varint,5,opt,name=seen,proto3" json:"seen,omitempty"`
+	Known uint64 `protobuf:"varint,6,opt,name=known,proto3" json:"known,omitempty"`
+	// Taken in from what the provider answered, and asked of it to be sent again.
+	Taken     uint64 `protobuf:"varint,7,opt,name=taken,proto3" json:"taken,omitempty"`
+	Requested uint64 `protobuf:"varint,8,opt,name=requested,proto3" json:"requested,omitempty"`
+	// That it could give no more.
+	Lost uint64 `protobuf:"varint,9,opt,name=lost,proto3" json:"lost,omitempty"`
+	// Gaps of the ledger that are closed by it.
+	GapsClosed uint64 `protobuf:"varint,10,opt,name=gaps_closed,json=gapsClosed,proto3" json:"gaps_closed,omitempty"`
+	// What is waited for: the provider's rate, our own admission; empty: nothing.
+	Waiting string `protobuf:"bytes,11,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Done    bool   `protobuf:"varint,12,opt,name=done,proto3" json:"done,omitempty"`
+	// Why it ended early; what was done by then stands.
+	Error string `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`
+	// When it ended; 0: it goes on.
+	EndedNs       int64 `protobuf:"varint,14,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReconcileProgress) Reset() {
+	*x = ReconcileProgress{}
+	mi := &file_sluice_v1_admin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReconcileProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReconcileProgress) ProtoMessage() {}
+
+func (x *ReconcileProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_sluice_v1_admin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReconcileProgress.ProtoReflect.Descriptor instead.
+func (*ReconcileProgress) Descriptor() ([]byte, []int) {
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ReconcileProgress) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ReconcileProgress) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *ReconcileProgress) GetUntilNs() int64 {
+	if x != nil {
+		return x.UntilNs
+	}
+	return 0
+}
+
+func (x *ReconcileProgress) GetPages() uint64 {
+	if x != nil {
+		return x.Pages
+	}
+	return 0
+}
+
+func (x *ReconcileProgress) GetSeen() uint64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
+func (x *ReconcileProgress) GetKnown() uint64 {
+	if x != nil {
+		return x.Known
+	}
+	return 0
+}
+
+func (x *ReconcileProgress) GetTaken() uint64 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
+func (x *ReconcileProgress) GetRequested() uint64 {
+	if x != nil {
+		return x.Requested
+	}
+	return 0
+}
+
+func (x *ReconcileProgress) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *ReconcileProgress) GetGapsClosed() uint64 {
+	if x != nil {
+		return x.GapsClosed
+	}
+	return 0
+}
+
+func (x *ReconcileProgress) GetWaiting() string {
+	if x != nil {
+		return x.Waiting
+	}
+	return ""
+}
+
+func (x *ReconcileProgress) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *ReconcileProgress) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *ReconcileProgress) GetEndedNs() int64 {
+	if x != nil {
+		return x.EndedNs
+	}
+	return 0
+}
+
 type ListBreakersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2564,7 +3002,7 @@ type ListBreakersRequest struct {
 
 func (x *ListBreakersRequest) Reset() {
 	*x = ListBreakersRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[33]
+	mi := &file_sluice_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +3014,7 @@ func (x *ListBreakersRequest) String() string {
 func (*ListBreakersRequest) ProtoMessage() {}
 
 func (x *ListBreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[33]
+	mi := &file_sluice_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +3027,7 @@ func (x *ListBreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBreakersRequest.ProtoReflect.Descriptor instead.
 func (*ListBreakersRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 type BreakerList struct {
@@ -2601,7 +3039,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	mi := &file_sluice_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +3051,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[34]
+	mi := &file_sluice_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +3064,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BreakerList) GetBreakers() []*Breaker {
@@ -2669,7 +3107,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[35]
+	mi := &file_sluice_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2681,7 +3119,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[35]
+	mi := &file_sluice_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +3132,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Breaker) GetName() string {
@@ -2820,7 +3258,7 @@ type BreakerSignal struct {
 
 func (x *BreakerSignal) Reset() {
 	*x = BreakerSignal{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[36]
+	mi := &file_sluice_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3270,7 @@ func (x *BreakerSignal) String() string {
 func (*BreakerSignal) ProtoMessage() {}
 
 func (x *BreakerSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[36]
+	mi := &file_sluice_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3283,7 @@ func (x *BreakerSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerSignal.ProtoReflect.Descriptor instead.
 func (*BreakerSignal) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BreakerSignal) GetName() string {
@@ -2912,7 +3350,7 @@ type WatchBreakersRequest struct {
 
 func (x *WatchBreakersRequest) Reset() {
 	*x = WatchBreakersRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[37]
+	mi := &file_sluice_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +3362,7 @@ func (x *WatchBreakersRequest) String() string {
 func (*WatchBreakersRequest) ProtoMessage() {}
 
 func (x *WatchBreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[37]
+	mi := &file_sluice_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +3375,7 @@ func (x *WatchBreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchBreakersRequest.ProtoReflect.Descriptor instead.
 func (*WatchBreakersRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 type BreakerChange struct {
@@ -2951,7 +3389,7 @@ type BreakerChange struct {
 
 func (x *BreakerChange) Reset() {
 	*x = BreakerChange{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[38]
+	mi := &file_sluice_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3401,7 @@ func (x *BreakerChange) String() string {
 func (*BreakerChange) ProtoMessage() {}
 
 func (x *BreakerChange) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[38]
+	mi := &file_sluice_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3414,7 @@ func (x *BreakerChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerChange.ProtoReflect.Descriptor instead.
 func (*BreakerChange) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BreakerChange) GetBreaker() *Breaker {
@@ -3007,7 +3445,7 @@ type SetBreakerRequest struct {
 
 func (x *SetBreakerRequest) Reset() {
 	*x = SetBreakerRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[39]
+	mi := &file_sluice_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3457,7 @@ func (x *SetBreakerRequest) String() string {
 func (*SetBreakerRequest) ProtoMessage() {}
 
 func (x *SetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[39]
+	mi := &file_sluice_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3470,7 @@ func (x *SetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*SetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetBreakerRequest) GetName() string {
@@ -3081,7 +3519,7 @@ type ReportWorkerRequest struct {
 
 func (x *ReportWorkerRequest) Reset() {
 	*x = ReportWorkerRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[40]
+	mi := &file_sluice_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3531,7 @@ func (x *ReportWorkerRequest) String() string {
 func (*ReportWorkerRequest) ProtoMessage() {}
 
 func (x *ReportWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[40]
+	mi := &file_sluice_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3544,7 @@ func (x *ReportWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportWorkerRequest.ProtoReflect.Descriptor instead.
 func (*ReportWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReportWorkerRequest) GetBreaker() string {
@@ -3152,7 +3590,7 @@ type ReportWorkerReply struct {
 
 func (x *ReportWorkerReply) Reset() {
 	*x = ReportWorkerReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[41]
+	mi := &file_sluice_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3602,7 @@ func (x *ReportWorkerReply) String() string {
 func (*ReportWorkerReply) ProtoMessage() {}
 
 func (x *ReportWorkerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[41]
+	mi := &file_sluice_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3615,7 @@ func (x *ReportWorkerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportWorkerReply.ProtoReflect.Descriptor instead.
 func (*ReportWorkerReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 type ListFaultsRequest struct {
@@ -3188,7 +3626,7 @@ type ListFaultsRequest struct {
 
 func (x *ListFaultsRequest) Reset() {
 	*x = ListFaultsRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[42]
+	mi := &file_sluice_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3638,7 @@ func (x *ListFaultsRequest) String() string {
 func (*ListFaultsRequest) ProtoMessage() {}
 
 func (x *ListFaultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[42]
+	mi := &file_sluice_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3651,7 @@ func (x *ListFaultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFaultsRequest.ProtoReflect.Descriptor instead.
 func (*ListFaultsRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 type SetFaultRequest struct {
@@ -3232,7 +3670,7 @@ type SetFaultRequest struct {
 
 func (x *SetFaultRequest) Reset() {
 	*x = SetFaultRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[43]
+	mi := &file_sluice_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3244,7 +3682,7 @@ func (x *SetFaultRequest) String() string {
 func (*SetFaultRequest) ProtoMessage() {}
 
 func (x *SetFaultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[43]
+	mi := &file_sluice_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3257,7 +3695,7 @@ func (x *SetFaultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetFaultRequest.ProtoReflect.Descriptor instead.
 func (*SetFaultRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetFaultRequest) GetPoint() string {
@@ -3298,7 +3736,7 @@ type ClearFaultRequest struct {
 
 func (x *ClearFaultRequest) Reset() {
 	*x = ClearFaultRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[44]
+	mi := &file_sluice_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3748,7 @@ func (x *ClearFaultRequest) String() string {
 func (*ClearFaultRequest) ProtoMessage() {}
 
 func (x *ClearFaultRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[44]
+	mi := &file_sluice_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3761,7 @@ func (x *ClearFaultRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearFaultRequest.ProtoReflect.Descriptor instead.
 func (*ClearFaultRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ClearFaultRequest) GetPoint() string {
@@ -3342,7 +3780,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[45]
+	mi := &file_sluice_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +3792,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[45]
+	mi := &file_sluice_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +3805,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -3392,7 +3830,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[46]
+	mi := &file_sluice_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3404,7 +3842,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[46]
+	mi := &file_sluice_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +3855,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Fault) GetPoint() string {
@@ -3466,7 +3904,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[47]
+	mi := &file_sluice_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3478,7 +3916,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[47]
+	mi := &file_sluice_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3491,7 +3929,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetLimitRequest) GetLimit() uint64 {
@@ -3516,7 +3954,7 @@ type ResetLimitRequest struct {
 
 func (x *ResetLimitRequest) Reset() {
 	*x = ResetLimitRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[48]
+	mi := &file_sluice_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3528,7 +3966,7 @@ func (x *ResetLimitRequest) String() string {
 func (*ResetLimitRequest) ProtoMessage() {}
 
 func (x *ResetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[48]
+	mi := &file_sluice_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3541,7 +3979,7 @@ func (x *ResetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetLimitRequest.ProtoReflect.Descriptor instead.
 func (*ResetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 type ReloadRequest struct {
@@ -3552,7 +3990,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[49]
+	mi := &file_sluice_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3564,7 +4002,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[49]
+	mi := &file_sluice_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3577,7 +4015,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 type ReloadReply struct {
@@ -3589,7 +4027,7 @@ type ReloadReply struct {
 
 func (x *ReloadReply) Reset() {
 	*x = ReloadReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[50]
+	mi := &file_sluice_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3601,7 +4039,7 @@ func (x *ReloadReply) String() string {
 func (*ReloadReply) ProtoMessage() {}
 
 func (x *ReloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[50]
+	mi := &file_sluice_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3614,7 +4052,7 @@ func (x *ReloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadReply.ProtoReflect.Descriptor instead.
 func (*ReloadReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReloadReply) GetConfigVersion() uint32 {
@@ -3632,7 +4070,7 @@ type AdminDrainRequest struct {
 
 func (x *AdminDrainRequest) Reset() {
 	*x = AdminDrainRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[51]
+	mi := &file_sluice_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +4082,7 @@ func (x *AdminDrainRequest) String() string {
 func (*AdminDrainRequest) ProtoMessage() {}
 
 func (x *AdminDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[51]
+	mi := &file_sluice_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +4095,7 @@ func (x *AdminDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdminDrainRequest.ProtoReflect.Descriptor instead.
 func (*AdminDrainRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 type AdminDrainReply struct {
@@ -3668,7 +4106,7 @@ type AdminDrainReply struct {
 
 func (x *AdminDrainReply) Reset() {
 	*x = AdminDrainReply{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[52]
+	mi := &file_sluice_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +4118,7 @@ func (x *AdminDrainReply) String() string {
 func (*AdminDrainReply) ProtoMessage() {}
 
 func (x *AdminDrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[52]
+	mi := &file_sluice_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +4131,7 @@ func (x *AdminDrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdminDrainReply.ProtoReflect.Descriptor instead.
 func (*AdminDrainReply) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 type UpgradeRequest struct {
@@ -3707,7 +4145,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[53]
+	mi := &file_sluice_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +4157,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[53]
+	mi := &file_sluice_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +4170,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *UpgradeRequest) GetControl() bool {
@@ -3754,7 +4192,7 @@ type UpgradeProgress struct {
 
 func (x *UpgradeProgress) Reset() {
 	*x = UpgradeProgress{}
-	mi := &file_sluice_v1_admin_proto_msgTypes[54]
+	mi := &file_sluice_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +4204,7 @@ func (x *UpgradeProgress) String() string {
 func (*UpgradeProgress) ProtoMessage() {}
 
 func (x *UpgradeProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_sluice_v1_admin_proto_msgTypes[54]
+	mi := &file_sluice_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3779,7 +4217,7 @@ func (x *UpgradeProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeProgress.ProtoReflect.Descriptor instead.
 func (*UpgradeProgress) Descriptor() ([]byte, []int) {
-	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_sluice_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UpgradeProgress) GetStep() string {
@@ -3846,7 +4284,7 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\x02id\x18\x05 \x01(\tR\x02id\x12#\n" +
 	"\rdurable_group\x18\x06 \x01(\x04R\fdurableGroup\x12#\n" +
 	"\rapplied_group\x18\a \x01(\x04R\fappliedGroup\x12\x16\n" +
-	"\x06damage\x18\b \x03(\tR\x06damage\"\xdc\x01\n" +
+	"\x06damage\x18\b \x03(\tR\x06damage\"\xdf\x03\n" +
 	"\fSourceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\baccepted\x18\x02 \x01(\x04R\baccepted\x12\x1e\n" +
@@ -3856,7 +4294,29 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\funauthorized\x18\x04 \x01(\x04R\funauthorized\x12\x18\n" +
 	"\arefused\x18\x05 \x01(\x04R\arefused\x12$\n" +
 	"\x0erefused_in_row\x18\x06 \x01(\x04R\frefusedInRow\x12\x18\n" +
-	"\aguarded\x18\a \x01(\bR\aguarded\"\xbc\x01\n" +
+	"\aguarded\x18\a \x01(\bR\aguarded\x12\x1a\n" +
+	"\bprovider\x18\b \x01(\tR\bprovider\x12\x18\n" +
+	"\aenforce\x18\t \x01(\bR\aenforce\x12\x1e\n" +
+	"\n" +
+	"unverified\x18\n" +
+	" \x01(\x04R\n" +
+	"unverified\x121\n" +
+	"\asecrets\x18\v \x03(\v2\x17.sluice.v1.SecretStatusR\asecrets\x12\"\n" +
+	"\rlast_event_ns\x18\f \x01(\x03R\vlastEventNs\x12\x16\n" +
+	"\x06silent\x18\r \x01(\bR\x06silent\x12<\n" +
+	"\n" +
+	"reconciled\x18\x0e \x01(\v2\x1c.sluice.v1.ReconcileProgressR\n" +
+	"reconciled\"\xd5\x01\n" +
+	"\fSecretStatus\x12\x16\n" +
+	"\x06origin\x18\x01 \x01(\tR\x06origin\x12\x15\n" +
+	"\x06key_id\x18\x02 \x01(\tR\x05keyId\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\"\n" +
+	"\rnot_before_ns\x18\x04 \x01(\x03R\vnotBeforeNs\x12 \n" +
+	"\fnot_after_ns\x18\x05 \x01(\x03R\n" +
+	"notAfterNs\x12\x1a\n" +
+	"\bverified\x18\x06 \x01(\x04R\bverified\x12 \n" +
+	"\flast_used_ns\x18\a \x01(\x03R\n" +
+	"lastUsedNs\"\xbc\x01\n" +
 	"\x11DestinationStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\abreaker\x18\x02 \x01(\tR\abreaker\x12\x18\n" +
@@ -3905,7 +4365,7 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"last_error\x18\x05 \x01(\tR\tlastError\"!\n" +
 	"\x0fGetEventRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xaf\x02\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x8f\x03\n" +
 	"\vEventDetail\x12&\n" +
 	"\x05event\x18\x01 \x01(\v2\x10.sluice.v1.EventR\x05event\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x16\n" +
@@ -3915,7 +4375,14 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\x04body\x18\x06 \x01(\fR\x04body\x12.\n" +
 	"\battempts\x18\a \x03(\v2\x12.sluice.v1.AttemptR\battempts\x12 \n" +
 	"\vacknowledge\x18\b \x01(\tR\vacknowledge\x12!\n" +
-	"\fsecret_index\x18\t \x01(\rR\vsecretIndex\"2\n" +
+	"\fsecret_index\x18\t \x01(\rR\vsecretIndex\x12\x1e\n" +
+	"\n" +
+	"unverified\x18\n" +
+	" \x01(\tR\n" +
+	"unverified\x12\x14\n" +
+	"\x05batch\x18\v \x01(\tR\x05batch\x12\x12\n" +
+	"\x04item\x18\f \x01(\rR\x04item\x12\x14\n" +
+	"\x05items\x18\r \x03(\tR\x05items\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"\xdf\x01\n" +
@@ -4015,12 +4482,13 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\x05at_ns\x18\x01 \x01(\x03R\x04atNs\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x01R\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\x01R\x02to\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"u\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x8d\x01\n" +
 	"\x0fListGapsRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x19\n" +
 	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x12\x19\n" +
 	"\buntil_ns\x18\x03 \x01(\x03R\auntilNs\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\rR\x05limit\"\xa5\x01\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x16\n" +
+	"\x06closed\x18\x05 \x01(\bR\x06closed\"\xc2\x01\n" +
 	"\x03Gap\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x17\n" +
 	"\afrom_ns\x18\x02 \x01(\x03R\x06fromNs\x12\x13\n" +
@@ -4028,7 +4496,30 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\x04R\x05count\x12\x10\n" +
 	"\x03ids\x18\x06 \x03(\tR\x03ids\x12\x18\n" +
-	"\aunnamed\x18\a \x01(\x04R\aunnamed\"\x15\n" +
+	"\aunnamed\x18\a \x01(\x04R\aunnamed\x12\x1b\n" +
+	"\tclosed_ns\x18\b \x01(\x03R\bclosedNs\"y\n" +
+	"\x10ReconcileRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x19\n" +
+	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x12\x19\n" +
+	"\buntil_ns\x18\x03 \x01(\x03R\auntilNs\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xe9\x02\n" +
+	"\x11ReconcileProgress\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x19\n" +
+	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x12\x19\n" +
+	"\buntil_ns\x18\x03 \x01(\x03R\auntilNs\x12\x14\n" +
+	"\x05pages\x18\x04 \x01(\x04R\x05pages\x12\x12\n" +
+	"\x04seen\x18\x05 \x01(\x04R\x04seen\x12\x14\n" +
+	"\x05known\x18\x06 \x01(\x04R\x05known\x12\x14\n" +
+	"\x05taken\x18\a \x01(\x04R\x05taken\x12\x1c\n" +
+	"\trequested\x18\b \x01(\x04R\trequested\x12\x12\n" +
+	"\x04lost\x18\t \x01(\x04R\x04lost\x12\x1f\n" +
+	"\vgaps_closed\x18\n" +
+	" \x01(\x04R\n" +
+	"gapsClosed\x12\x18\n" +
+	"\awaiting\x18\v \x01(\tR\awaiting\x12\x12\n" +
+	"\x04done\x18\f \x01(\bR\x04done\x12\x14\n" +
+	"\x05error\x18\r \x01(\tR\x05error\x12\x19\n" +
+	"\bended_ns\x18\x0e \x01(\x03R\aendedNs\"\x15\n" +
 	"\x13ListBreakersRequest\"=\n" +
 	"\vBreakerList\x12.\n" +
 	"\bbreakers\x18\x01 \x03(\v2\x12.sluice.v1.BreakerR\bbreakers\"\x89\x03\n" +
@@ -4106,7 +4597,7 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\rR\n" +
 	"generation\x12\x12\n" +
-	"\x04done\x18\x03 \x01(\bR\x04done2\xa5\r\n" +
+	"\x04done\x18\x03 \x01(\bR\x04done2\xef\r\n" +
 	"\x05Admin\x12;\n" +
 	"\tGetStatus\x12\x1b.sluice.v1.GetStatusRequest\x1a\x11.sluice.v1.Status\x12A\n" +
 	"\vWatchStatus\x12\x1d.sluice.v1.WatchStatusRequest\x1a\x11.sluice.v1.Status0\x01\x12>\n" +
@@ -4123,7 +4614,8 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\bSetLimit\x12\x1a.sluice.v1.SetLimitRequest\x1a\x11.sluice.v1.Limits\x12=\n" +
 	"\n" +
 	"ResetLimit\x12\x1c.sluice.v1.ResetLimitRequest\x1a\x11.sluice.v1.Limits\x128\n" +
-	"\bListGaps\x12\x1a.sluice.v1.ListGapsRequest\x1a\x0e.sluice.v1.Gap0\x01\x12F\n" +
+	"\bListGaps\x12\x1a.sluice.v1.ListGapsRequest\x1a\x0e.sluice.v1.Gap0\x01\x12H\n" +
+	"\tReconcile\x12\x1b.sluice.v1.ReconcileRequest\x1a\x1c.sluice.v1.ReconcileProgress0\x01\x12F\n" +
 	"\fListBreakers\x12\x1e.sluice.v1.ListBreakersRequest\x1a\x16.sluice.v1.BreakerList\x12L\n" +
 	"\rWatchBreakers\x12\x1f.sluice.v1.WatchBreakersRequest\x1a\x18.sluice.v1.BreakerChange0\x01\x12>\n" +
 	"\n" +
@@ -4152,7 +4644,7 @@ func file_sluice_v1_admin_proto_rawDescGZIP() []byte {
 	return file_sluice_v1_admin_proto_rawDescData
 }
 
-var file_sluice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_sluice_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_sluice_v1_admin_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),       // 0: sluice.v1.GetStatusRequest
 	(*WatchStatusRequest)(nil),     // 1: sluice.v1.WatchStatusRequest
@@ -4161,133 +4653,140 @@ var file_sluice_v1_admin_proto_goTypes = []any{
 	(*AdmissionStatus)(nil),        // 4: sluice.v1.AdmissionStatus
 	(*JournalStatus)(nil),          // 5: sluice.v1.JournalStatus
 	(*SourceStatus)(nil),           // 6: sluice.v1.SourceStatus
-	(*DestinationStatus)(nil),      // 7: sluice.v1.DestinationStatus
-	(*DataPlaneStatus)(nil),        // 8: sluice.v1.DataPlaneStatus
-	(*EventFilter)(nil),            // 9: sluice.v1.EventFilter
-	(*ListEventsRequest)(nil),      // 10: sluice.v1.ListEventsRequest
-	(*Event)(nil),                  // 11: sluice.v1.Event
-	(*EventDestination)(nil),       // 12: sluice.v1.EventDestination
-	(*GetEventRequest)(nil),        // 13: sluice.v1.GetEventRequest
-	(*EventDetail)(nil),            // 14: sluice.v1.EventDetail
-	(*Header)(nil),                 // 15: sluice.v1.Header
-	(*Attempt)(nil),                // 16: sluice.v1.Attempt
-	(*ExportEventsRequest)(nil),    // 17: sluice.v1.ExportEventsRequest
-	(*ExportedEvent)(nil),          // 18: sluice.v1.ExportedEvent
-	(*ImportProgress)(nil),         // 19: sluice.v1.ImportProgress
-	(*TailEventsRequest)(nil),      // 20: sluice.v1.TailEventsRequest
-	(*ReplayEventsRequest)(nil),    // 21: sluice.v1.ReplayEventsRequest
-	(*ReplayReply)(nil),            // 22: sluice.v1.ReplayReply
-	(*ListDeadLettersRequest)(nil), // 23: sluice.v1.ListDeadLettersRequest
-	(*DeadLetter)(nil),             // 24: sluice.v1.DeadLetter
-	(*DeadLettersRequest)(nil),     // 25: sluice.v1.DeadLettersRequest
-	(*DropDeadLettersRequest)(nil), // 26: sluice.v1.DropDeadLettersRequest
-	(*DropReply)(nil),              // 27: sluice.v1.DropReply
-	(*GetLimitsRequest)(nil),       // 28: sluice.v1.GetLimitsRequest
-	(*Limits)(nil),                 // 29: sluice.v1.Limits
-	(*LimitChange)(nil),            // 30: sluice.v1.LimitChange
-	(*ListGapsRequest)(nil),        // 31: sluice.v1.ListGapsRequest
-	(*Gap)(nil),                    // 32: sluice.v1.Gap
-	(*ListBreakersRequest)(nil),    // 33: sluice.v1.ListBreakersRequest
-	(*BreakerList)(nil),            // 34: sluice.v1.BreakerList
-	(*Breaker)(nil),                // 35: sluice.v1.Breaker
-	(*BreakerSignal)(nil),          // 36: sluice.v1.BreakerSignal
-	(*WatchBreakersRequest)(nil),   // 37: sluice.v1.WatchBreakersRequest
-	(*BreakerChange)(nil),          // 38: sluice.v1.BreakerChange
-	(*SetBreakerRequest)(nil),      // 39: sluice.v1.SetBreakerRequest
-	(*ReportWorkerRequest)(nil),    // 40: sluice.v1.ReportWorkerRequest
-	(*ReportWorkerReply)(nil),      // 41: sluice.v1.ReportWorkerReply
-	(*ListFaultsRequest)(nil),      // 42: sluice.v1.ListFaultsRequest
-	(*SetFaultRequest)(nil),        // 43: sluice.v1.SetFaultRequest
-	(*ClearFaultRequest)(nil),      // 44: sluice.v1.ClearFaultRequest
-	(*FaultList)(nil),              // 45: sluice.v1.FaultList
-	(*Fault)(nil),                  // 46: sluice.v1.Fault
-	(*SetLimitRequest)(nil),        // 47: sluice.v1.SetLimitRequest
-	(*ResetLimitRequest)(nil),      // 48: sluice.v1.ResetLimitRequest
-	(*ReloadRequest)(nil),          // 49: sluice.v1.ReloadRequest
-	(*ReloadReply)(nil),            // 50: sluice.v1.ReloadReply
-	(*AdminDrainRequest)(nil),      // 51: sluice.v1.AdminDrainRequest
-	(*AdminDrainReply)(nil),        // 52: sluice.v1.AdminDrainReply
-	(*UpgradeRequest)(nil),         // 53: sluice.v1.UpgradeRequest
-	(*UpgradeProgress)(nil),        // 54: sluice.v1.UpgradeProgress
+	(*SecretStatus)(nil),           // 7: sluice.v1.SecretStatus
+	(*DestinationStatus)(nil),      // 8: sluice.v1.DestinationStatus
+	(*DataPlaneStatus)(nil),        // 9: sluice.v1.DataPlaneStatus
+	(*EventFilter)(nil),            // 10: sluice.v1.EventFilter
+	(*ListEventsRequest)(nil),      // 11: sluice.v1.ListEventsRequest
+	(*Event)(nil),                  // 12: sluice.v1.Event
+	(*EventDestination)(nil),       // 13: sluice.v1.EventDestination
+	(*GetEventRequest)(nil),        // 14: sluice.v1.GetEventRequest
+	(*EventDetail)(nil),            // 15: sluice.v1.EventDetail
+	(*Header)(nil),                 // 16: sluice.v1.Header
+	(*Attempt)(nil),                // 17: sluice.v1.Attempt
+	(*ExportEventsRequest)(nil),    // 18: sluice.v1.ExportEventsRequest
+	(*ExportedEvent)(nil),          // 19: sluice.v1.ExportedEvent
+	(*ImportProgress)(nil),         // 20: sluice.v1.ImportProgress
+	(*TailEventsRequest)(nil),      // 21: sluice.v1.TailEventsRequest
+	(*ReplayEventsRequest)(nil),    // 22: sluice.v1.ReplayEventsRequest
+	(*ReplayReply)(nil),            // 23: sluice.v1.ReplayReply
+	(*ListDeadLettersRequest)(nil), // 24: sluice.v1.ListDeadLettersRequest
+	(*DeadLetter)(nil),             // 25: sluice.v1.DeadLetter
+	(*DeadLettersRequest)(nil),     // 26: sluice.v1.DeadLettersRequest
+	(*DropDeadLettersRequest)(nil), // 27: sluice.v1.DropDeadLettersRequest
+	(*DropReply)(nil),              // 28: sluice.v1.DropReply
+	(*GetLimitsRequest)(nil),       // 29: sluice.v1.GetLimitsRequest
+	(*Limits)(nil),                 // 30: sluice.v1.Limits
+	(*LimitChange)(nil),            // 31: sluice.v1.LimitChange
+	(*ListGapsRequest)(nil),        // 32: sluice.v1.ListGapsRequest
+	(*Gap)(nil),                    // 33: sluice.v1.Gap
+	(*ReconcileRequest)(nil),       // 34: sluice.v1.ReconcileRequest
+	(*ReconcileProgress)(nil),      // 35: sluice.v1.ReconcileProgress
+	(*ListBreakersRequest)(nil),    // 36: sluice.v1.ListBreakersRequest
+	(*BreakerList)(nil),            // 37: sluice.v1.BreakerList
+	(*Breaker)(nil),                // 38: sluice.v1.Breaker
+	(*BreakerSignal)(nil),          // 39: sluice.v1.BreakerSignal
+	(*WatchBreakersRequest)(nil),   // 40: sluice.v1.WatchBreakersRequest
+	(*BreakerChange)(nil),          // 41: sluice.v1.BreakerChange
+	(*SetBreakerRequest)(nil),      // 42: sluice.v1.SetBreakerRequest
+	(*ReportWorkerRequest)(nil),    // 43: sluice.v1.ReportWorkerRequest
+	(*ReportWorkerReply)(nil),      // 44: sluice.v1.ReportWorkerReply
+	(*ListFaultsRequest)(nil),      // 45: sluice.v1.ListFaultsRequest
+	(*SetFaultRequest)(nil),        // 46: sluice.v1.SetFaultRequest
+	(*ClearFaultRequest)(nil),      // 47: sluice.v1.ClearFaultRequest
+	(*FaultList)(nil),              // 48: sluice.v1.FaultList
+	(*Fault)(nil),                  // 49: sluice.v1.Fault
+	(*SetLimitRequest)(nil),        // 50: sluice.v1.SetLimitRequest
+	(*ResetLimitRequest)(nil),      // 51: sluice.v1.ResetLimitRequest
+	(*ReloadRequest)(nil),          // 52: sluice.v1.ReloadRequest
+	(*ReloadReply)(nil),            // 53: sluice.v1.ReloadReply
+	(*AdminDrainRequest)(nil),      // 54: sluice.v1.AdminDrainRequest
+	(*AdminDrainReply)(nil),        // 55: sluice.v1.AdminDrainReply
+	(*UpgradeRequest)(nil),         // 56: sluice.v1.UpgradeRequest
+	(*UpgradeProgress)(nil),        // 57: sluice.v1.UpgradeProgress
 }
 var file_sluice_v1_admin_proto_depIdxs = []int32{
 	3,  // 0: sluice.v1.Status.listeners:type_name -> sluice.v1.ListenerStatus
 	4,  // 1: sluice.v1.Status.admission:type_name -> sluice.v1.AdmissionStatus
 	5,  // 2: sluice.v1.Status.journal:type_name -> sluice.v1.JournalStatus
 	6,  // 3: sluice.v1.Status.sources:type_name -> sluice.v1.SourceStatus
-	7,  // 4: sluice.v1.Status.destinations:type_name -> sluice.v1.DestinationStatus
-	8,  // 5: sluice.v1.Status.dataplane:type_name -> sluice.v1.DataPlaneStatus
-	9,  // 6: sluice.v1.ListEventsRequest.filter:type_name -> sluice.v1.EventFilter
-	12, // 7: sluice.v1.Event.destinations:type_name -> sluice.v1.EventDestination
-	11, // 8: sluice.v1.EventDetail.event:type_name -> sluice.v1.Event
-	15, // 9: sluice.v1.EventDetail.headers:type_name -> sluice.v1.Header
-	16, // 10: sluice.v1.EventDetail.attempts:type_name -> sluice.v1.Attempt
-	9,  // 11: sluice.v1.ExportEventsRequest.filter:type_name -> sluice.v1.EventFilter
-	14, // 12: sluice.v1.ExportedEvent.detail:type_name -> sluice.v1.EventDetail
-	9,  // 13: sluice.v1.ReplayEventsRequest.filter:type_name -> sluice.v1.EventFilter
-	9,  // 14: sluice.v1.ListDeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
-	9,  // 15: sluice.v1.DeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
-	9,  // 16: sluice.v1.DropDeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
-	30, // 17: sluice.v1.Limits.changes:type_name -> sluice.v1.LimitChange
-	35, // 18: sluice.v1.BreakerList.breakers:type_name -> sluice.v1.Breaker
-	36, // 19: sluice.v1.Breaker.signals:type_name -> sluice.v1.BreakerSignal
-	35, // 20: sluice.v1.BreakerChange.breaker:type_name -> sluice.v1.Breaker
-	46, // 21: sluice.v1.FaultList.faults:type_name -> sluice.v1.Fault
-	0,  // 22: sluice.v1.Admin.GetStatus:input_type -> sluice.v1.GetStatusRequest
-	1,  // 23: sluice.v1.Admin.WatchStatus:input_type -> sluice.v1.WatchStatusRequest
-	10, // 24: sluice.v1.Admin.ListEvents:input_type -> sluice.v1.ListEventsRequest
-	13, // 25: sluice.v1.Admin.GetEvent:input_type -> sluice.v1.GetEventRequest
-	20, // 26: sluice.v1.Admin.TailEvents:input_type -> sluice.v1.TailEventsRequest
-	21, // 27: sluice.v1.Admin.ReplayEvents:input_type -> sluice.v1.ReplayEventsRequest
-	23, // 28: sluice.v1.Admin.ListDeadLetters:input_type -> sluice.v1.ListDeadLettersRequest
-	25, // 29: sluice.v1.Admin.ReplayDeadLetters:input_type -> sluice.v1.DeadLettersRequest
-	26, // 30: sluice.v1.Admin.DropDeadLetters:input_type -> sluice.v1.DropDeadLettersRequest
-	28, // 31: sluice.v1.Admin.GetLimits:input_type -> sluice.v1.GetLimitsRequest
-	47, // 32: sluice.v1.Admin.SetLimit:input_type -> sluice.v1.SetLimitRequest
-	48, // 33: sluice.v1.Admin.ResetLimit:input_type -> sluice.v1.ResetLimitRequest
-	31, // 34: sluice.v1.Admin.ListGaps:input_type -> sluice.v1.ListGapsRequest
-	33, // 35: sluice.v1.Admin.ListBreakers:input_type -> sluice.v1.ListBreakersRequest
-	37, // 36: sluice.v1.Admin.WatchBreakers:input_type -> sluice.v1.WatchBreakersRequest
-	39, // 37: sluice.v1.Admin.SetBreaker:input_type -> sluice.v1.SetBreakerRequest
-	40, // 38: sluice.v1.Admin.ReportWorker:input_type -> sluice.v1.ReportWorkerRequest
-	42, // 39: sluice.v1.Admin.ListFaults:input_type -> sluice.v1.ListFaultsRequest
-	43, // 40: sluice.v1.Admin.SetFault:input_type -> sluice.v1.SetFaultRequest
-	44, // 41: sluice.v1.Admin.ClearFault:input_type -> sluice.v1.ClearFaultRequest
-	17, // 42: sluice.v1.Admin.ExportEvents:input_type -> sluice.v1.ExportEventsRequest
-	18, // 43: sluice.v1.Admin.ImportEvents:input_type -> sluice.v1.ExportedEvent
-	49, // 44: sluice.v1.Admin.Reload:input_type -> sluice.v1.ReloadRequest
-	51, // 45: sluice.v1.Admin.Drain:input_type -> sluice.v1.AdminDrainRequest
-	53, // 46: sluice.v1.Admin.Upgrade:input_type -> sluice.v1.UpgradeRequest
-	2,  // 47: sluice.v1.Admin.GetStatus:output_type -> sluice.v1.Status
-	2,  // 48: sluice.v1.Admin.WatchStatus:output_type -> sluice.v1.Status
-	11, // 49: sluice.v1.Admin.ListEvents:output_type -> sluice.v1.Event
-	14, // 50: sluice.v1.Admin.GetEvent:output_type -> sluice.v1.EventDetail
-	11, // 51: sluice.v1.Admin.TailEvents:output_type -> sluice.v1.Event
-	22, // 52: sluice.v1.Admin.ReplayEvents:output_type -> sluice.v1.ReplayReply
-	24, // 53: sluice.v1.Admin.ListDeadLetters:output_type -> sluice.v1.DeadLetter
-	22, // 54: sluice.v1.Admin.ReplayDeadLetters:output_type -> sluice.v1.ReplayReply
-	27, // 55: sluice.v1.Admin.DropDeadLetters:output_type -> sluice.v1.DropReply
-	29, // 56: sluice.v1.Admin.GetLimits:output_type -> sluice.v1.Limits
-	29, // 57: sluice.v1.Admin.SetLimit:output_type -> sluice.v1.Limits
-	29, // 58: sluice.v1.Admin.ResetLimit:output_type -> sluice.v1.Limits
-	32, // 59: sluice.v1.Admin.ListGaps:output_type -> sluice.v1.Gap
-	34, // 60: sluice.v1.Admin.ListBreakers:output_type -> sluice.v1.BreakerList
-	38, // 61: sluice.v1.Admin.WatchBreakers:output_type -> sluice.v1.BreakerChange
-	35, // 62: sluice.v1.Admin.SetBreaker:output_type -> sluice.v1.Breaker
-	41, // 63: sluice.v1.Admin.ReportWorker:output_type -> sluice.v1.ReportWorkerReply
-	45, // 64: sluice.v1.Admin.ListFaults:output_type -> sluice.v1.FaultList
-	45, // 65: sluice.v1.Admin.SetFault:output_type -> sluice.v1.FaultList
-	45, // 66: sluice.v1.Admin.ClearFault:output_type -> sluice.v1.FaultList
-	18, // 67: sluice.v1.Admin.ExportEvents:output_type -> sluice.v1.ExportedEvent
-	19, // 68: sluice.v1.Admin.ImportEvents:output_type -> sluice.v1.ImportProgress
-	50, // 69: sluice.v1.Admin.Reload:output_type -> sluice.v1.ReloadReply
-	52, // 70: sluice.v1.Admin.Drain:output_type -> sluice.v1.AdminDrainReply
-	54, // 71: sluice.v1.Admin.Upgrade:output_type -> sluice.v1.UpgradeProgress
-	47, // [47:72] is the sub-list for method output_type
-	22, // [22:47] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	8,  // 4: sluice.v1.Status.destinations:type_name -> sluice.v1.DestinationStatus
+	9,  // 5: sluice.v1.Status.dataplane:type_name -> sluice.v1.DataPlaneStatus
+	7,  // 6: sluice.v1.SourceStatus.secrets:type_name -> sluice.v1.SecretStatus
+	35, // 7: sluice.v1.SourceStatus.reconciled:type_name -> sluice.v1.ReconcileProgress
+	10, // 8: sluice.v1.ListEventsRequest.filter:type_name -> sluice.v1.EventFilter
+	13, // 9: sluice.v1.Event.destinations:type_name -> sluice.v1.EventDestination
+	12, // 10: sluice.v1.EventDetail.event:type_name -> sluice.v1.Event
+	16, // 11: sluice.v1.EventDetail.headers:type_name -> sluice.v1.Header
+	17, // 12: sluice.v1.EventDetail.attempts:type_name -> sluice.v1.Attempt
+	10, // 13: sluice.v1.ExportEventsRequest.filter:type_name -> sluice.v1.EventFilter
+	15, // 14: sluice.v1.ExportedEvent.detail:type_name -> sluice.v1.EventDetail
+	10, // 15: sluice.v1.ReplayEventsRequest.filter:type_name -> sluice.v1.EventFilter
+	10, // 16: sluice.v1.ListDeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
+	10, // 17: sluice.v1.DeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
+	10, // 18: sluice.v1.DropDeadLettersRequest.filter:type_name -> sluice.v1.EventFilter
+	31, // 19: sluice.v1.Limits.changes:type_name -> sluice.v1.LimitChange
+	38, // 20: sluice.v1.BreakerList.breakers:type_name -> sluice.v1.Breaker
+	39, // 21: sluice.v1.Breaker.signals:type_name -> sluice.v1.BreakerSignal
+	38, // 22: sluice.v1.BreakerChange.breaker:type_name -> sluice.v1.Breaker
+	49, // 23: sluice.v1.FaultList.faults:type_name -> sluice.v1.Fault
+	0,  // 24: sluice.v1.Admin.GetStatus:input_type -> sluice.v1.GetStatusRequest
+	1,  // 25: sluice.v1.Admin.WatchStatus:input_type -> sluice.v1.WatchStatusRequest
+	11, // 26: sluice.v1.Admin.ListEvents:input_type -> sluice.v1.ListEventsRequest
+	14, // 27: sluice.v1.Admin.GetEvent:input_type -> sluice.v1.GetEventRequest
+	21, // 28: sluice.v1.Admin.TailEvents:input_type -> sluice.v1.TailEventsRequest
+	22, // 29: sluice.v1.Admin.ReplayEvents:input_type -> sluice.v1.ReplayEventsRequest
+	24, // 30: sluice.v1.Admin.ListDeadLetters:input_type -> sluice.v1.ListDeadLettersRequest
+	26, // 31: sluice.v1.Admin.ReplayDeadLetters:input_type -> sluice.v1.DeadLettersRequest
+	27, // 32: sluice.v1.Admin.DropDeadLetters:input_type -> sluice.v1.DropDeadLettersRequest
+	29, // 33: sluice.v1.Admin.GetLimits:input_type -> sluice.v1.GetLimitsRequest
+	50, // 34: sluice.v1.Admin.SetLimit:input_type -> sluice.v1.SetLimitRequest
+	51, // 35: sluice.v1.Admin.ResetLimit:input_type -> sluice.v1.ResetLimitRequest
+	32, // 36: sluice.v1.Admin.ListGaps:input_type -> sluice.v1.ListGapsRequest
+	34, // 37: sluice.v1.Admin.Reconcile:input_type -> sluice.v1.ReconcileRequest
+	36, // 38: sluice.v1.Admin.ListBreakers:input_type -> sluice.v1.ListBreakersRequest
+	40, // 39: sluice.v1.Admin.WatchBreakers:input_type -> sluice.v1.WatchBreakersRequest
+	42, // 40: sluice.v1.Admin.SetBreaker:input_type -> sluice.v1.SetBreakerRequest
+	43, // 41: sluice.v1.Admin.ReportWorker:input_type -> sluice.v1.ReportWorkerRequest
+	45, // 42: sluice.v1.Admin.ListFaults:input_type -> sluice.v1.ListFaultsRequest
+	46, // 43: sluice.v1.Admin.SetFault:input_type -> sluice.v1.SetFaultRequest
+	47, // 44: sluice.v1.Admin.ClearFault:input_type -> sluice.v1.ClearFaultRequest
+	18, // 45: sluice.v1.Admin.ExportEvents:input_type -> sluice.v1.ExportEventsRequest
+	19, // 46: sluice.v1.Admin.ImportEvents:input_type -> sluice.v1.ExportedEvent
+	52, // 47: sluice.v1.Admin.Reload:input_type -> sluice.v1.ReloadRequest
+	54, // 48: sluice.v1.Admin.Drain:input_type -> sluice.v1.AdminDrainRequest
+	56, // 49: sluice.v1.Admin.Upgrade:input_type -> sluice.v1.UpgradeRequest
+	2,  // 50: sluice.v1.Admin.GetStatus:output_type -> sluice.v1.Status
+	2,  // 51: sluice.v1.Admin.WatchStatus:output_type -> sluice.v1.Status
+	12, // 52: sluice.v1.Admin.ListEvents:output_type -> sluice.v1.Event
+	15, // 53: sluice.v1.Admin.GetEvent:output_type -> sluice.v1.EventDetail
+	12, // 54: sluice.v1.Admin.TailEvents:output_type -> sluice.v1.Event
+	23, // 55: sluice.v1.Admin.ReplayEvents:output_type -> sluice.v1.ReplayReply
+	25, // 56: sluice.v1.Admin.ListDeadLetters:output_type -> sluice.v1.DeadLetter
+	23, // 57: sluice.v1.Admin.ReplayDeadLetters:output_type -> sluice.v1.ReplayReply
+	28, // 58: sluice.v1.Admin.DropDeadLetters:output_type -> sluice.v1.DropReply
+	30, // 59: sluice.v1.Admin.GetLimits:output_type -> sluice.v1.Limits
+	30, // 60: sluice.v1.Admin.SetLimit:output_type -> sluice.v1.Limits
+	30, // 61: sluice.v1.Admin.ResetLimit:output_type -> sluice.v1.Limits
+	33, // 62: sluice.v1.Admin.ListGaps:output_type -> sluice.v1.Gap
+	35, // 63: sluice.v1.Admin.Reconcile:output_type -> sluice.v1.ReconcileProgress
+	37, // 64: sluice.v1.Admin.ListBreakers:output_type -> sluice.v1.BreakerList
+	41, // 65: sluice.v1.Admin.WatchBreakers:output_type -> sluice.v1.BreakerChange
+	38, // 66: sluice.v1.Admin.SetBreaker:output_type -> sluice.v1.Breaker
+	44, // 67: sluice.v1.Admin.ReportWorker:output_type -> sluice.v1.ReportWorkerReply
+	48, // 68: sluice.v1.Admin.ListFaults:output_type -> sluice.v1.FaultList
+	48, // 69: sluice.v1.Admin.SetFault:output_type -> sluice.v1.FaultList
+	48, // 70: sluice.v1.Admin.ClearFault:output_type -> sluice.v1.FaultList
+	19, // 71: sluice.v1.Admin.ExportEvents:output_type -> sluice.v1.ExportedEvent
+	20, // 72: sluice.v1.Admin.ImportEvents:output_type -> sluice.v1.ImportProgress
+	53, // 73: sluice.v1.Admin.Reload:output_type -> sluice.v1.ReloadReply
+	55, // 74: sluice.v1.Admin.Drain:output_type -> sluice.v1.AdminDrainReply
+	57, // 75: sluice.v1.Admin.Upgrade:output_type -> sluice.v1.UpgradeProgress
+	50, // [50:76] is the sub-list for method output_type
+	24, // [24:50] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_sluice_v1_admin_proto_init() }
@@ -4301,7 +4800,7 @@ func file_sluice_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sluice_v1_admin_proto_rawDesc), len(file_sluice_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   55,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,6 +34,7 @@ const (
 	Admin_SetLimit_FullMethodName          = "/sluice.v1.Admin/SetLimit"
 	Admin_ResetLimit_FullMethodName        = "/sluice.v1.Admin/ResetLimit"
 	Admin_ListGaps_FullMethodName          = "/sluice.v1.Admin/ListGaps"
+	Admin_Reconcile_FullMethodName         = "/sluice.v1.Admin/Reconcile"
 	Admin_ListBreakers_FullMethodName      = "/sluice.v1.Admin/ListBreakers"
 	Admin_WatchBreakers_FullMethodName     = "/sluice.v1.Admin/WatchBreakers"
 	Admin_SetBreaker_FullMethodName        = "/sluice.v1.Admin/SetBreaker"
@@ -74,6 +75,9 @@ type AdminClient interface {
 	ResetLimit(ctx context.Context, in *ResetLimitRequest, opts ...grpc.CallOption) (*Limits, error)
 	// Requests that were turned away and that nobody has stored, newest first.
 	ListGaps(ctx context.Context, in *ListGapsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Gap], error)
+	// Asks the provider of a source for what was missed and takes it in. A message as the work goes on;
+	// the last one has done. One run for a source at a time, else FAILED_PRECONDITION.
+	Reconcile(ctx context.Context, in *ReconcileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReconcileProgress], error)
 	// Breakers of destinations and of groups, by name.
 	ListBreakers(ctx context.Context, in *ListBreakersRequest, opts ...grpc.CallOption) (*BreakerList, error)
 	// All breakers as they are, then each transition as it happens.
@@ -286,6 +290,25 @@ func (c *adminClient) ListGaps(ctx context.Context, in *ListGapsRequest, opts ..
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_ListGapsClient = grpc.ServerStreamingClient[Gap]
 
+func (c *adminClient) Reconcile(ctx context.Context, in *ReconcileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReconcileProgress], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[5], Admin_Reconcile_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReconcileRequest, ReconcileProgress]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_ReconcileClient = grpc.ServerStreamingClient[ReconcileProgress]
+
 func (c *adminClient) ListBreakers(ctx context.Context, in *ListBreakersRequest, opts ...grpc.CallOption) (*BreakerList, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BreakerList)
@@ -298,7 +321,7 @@ func (c *adminClient) ListBreakers(ctx context.Context, in *ListBreakersRequest,
 
 func (c *adminClient) WatchBreakers(ctx context.Context, in *WatchBreakersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BreakerChange], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[5], Admin_WatchBreakers_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[6], Admin_WatchBreakers_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -367,7 +390,7 @@ func (c *adminClient) ClearFault(ctx context.Context, in *ClearFaultRequest, opt
 
 func (c *adminClient) ExportEvents(ctx context.Context, in *ExportEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportedEvent], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[6], Admin_ExportEvents_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[7], Admin_ExportEvents_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -386,7 +409,7 @@ type Admin_ExportEventsClient = grpc.ServerStreamingClient[ExportedEvent]
 
 func (c *adminClient) ImportEvents(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExportedEvent, ImportProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[7], Admin_ImportEvents_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[8], Admin_ImportEvents_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -419,7 +442,7 @@ func (c *adminClient) Drain(ctx context.Context, in *AdminDrainRequest, opts ...
 
 func (c *adminClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[UpgradeProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[8], Admin_Upgrade_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[9], Admin_Upgrade_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -462,6 +485,9 @@ type AdminServer interface {
 	ResetLimit(context.Context, *ResetLimitRequest) (*Limits, error)
 	// Requests that were turned away and that nobody has stored, newest first.
 	ListGaps(*ListGapsRequest, grpc.ServerStreamingServer[Gap]) error
+	// Asks the provider of a source for what was missed and takes it in. A message as the work goes on;
+	// the last one has done. One run for a source at a time, else FAILED_PRECONDITION.
+	Reconcile(*ReconcileRequest, grpc.ServerStreamingServer[ReconcileProgress]) error
 	// Breakers of destinations and of groups, by name.
 	ListBreakers(context.Context, *ListBreakersRequest) (*BreakerList, error)
 	// All breakers as they are, then each transition as it happens.
@@ -537,6 +563,9 @@ func (UnimplementedAdminServer) ResetLimit(context.Context, *ResetLimitRequest) 
 }
 func (UnimplementedAdminServer) ListGaps(*ListGapsRequest, grpc.ServerStreamingServer[Gap]) error {
 	return status.Error(codes.Unimplemented, "method ListGaps not implemented")
+}
+func (UnimplementedAdminServer) Reconcile(*ReconcileRequest, grpc.ServerStreamingServer[ReconcileProgress]) error {
+	return status.Error(codes.Unimplemented, "method Reconcile not implemented")
 }
 func (UnimplementedAdminServer) ListBreakers(context.Context, *ListBreakersRequest) (*BreakerList, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListBreakers not implemented")
@@ -793,6 +822,17 @@ func _Admin_ListGaps_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_ListGapsServer = grpc.ServerStreamingServer[Gap]
+
+func _Admin_Reconcile_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReconcileRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Reconcile(m, &grpc.GenericServerStream[ReconcileRequest, ReconcileProgress]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_ReconcileServer = grpc.ServerStreamingServer[ReconcileProgress]
 
 func _Admin_ListBreakers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListBreakersRequest)
@@ -1074,6 +1114,11 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ListGaps",
 			Handler:       _Admin_ListGaps_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Reconcile",
+			Handler:       _Admin_Reconcile_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -388,9 +388,12 @@ type Snapshot struct {
 	// One for each listener of the command line, in its order. Absent: all are plain.
 	Listeners []*Listener `protobuf:"bytes,4,rep,name=listeners,proto3" json:"listeners,omitempty"`
 	// What session tickets are sealed with: the first one seals, all of them open. Empty: no tickets.
-	TicketKeys    []*TicketKey `protobuf:"bytes,5,rep,name=ticket_keys,json=ticketKeys,proto3" json:"ticket_keys,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TicketKeys []*TicketKey `protobuf:"bytes,5,rep,name=ticket_keys,json=ticketKeys,proto3" json:"ticket_keys,omitempty"`
+	// Sum of Source.verify_weight over requests of one worker that are not answered, from which on
+	// requests with a weight wait; the others do not wait for them. 0: no bound.
+	VerifyWeightMax uint32 `protobuf:"varint,6,opt,name=verify_weight_max,json=verifyWeightMax,proto3" json:"verify_weight_max,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Snapshot) Reset() {
@@ -456,6 +459,13 @@ func (x *Snapshot) GetTicketKeys() []*TicketKey {
 		return x.TicketKeys
 	}
 	return nil
+}
+
+func (x *Snapshot) GetVerifyWeightMax() uint32 {
+	if x != nil {
+		return x.VerifyWeightMax
+	}
+	return 0
 }
 
 // What is agreed on a connection before HTTP begins.
@@ -860,7 +870,10 @@ type Source struct {
 	// its sender disables nothing.
 	GuardAfter uint32 `protobuf:"varint,18,opt,name=guard_after,json=guardAfter,proto3" json:"guard_after,omitempty"`
 	// Refusals in a row that an earlier data plane counted.
-	RefusedInRow  uint32 `protobuf:"varint,19,opt,name=refused_in_row,json=refusedInRow,proto3" json:"refused_in_row,omitempty"`
+	RefusedInRow uint32 `protobuf:"varint,19,opt,name=refused_in_row,json=refusedInRow,proto3" json:"refused_in_row,omitempty"`
+	// What it takes to judge a request of it, in the unit of Snapshot.verify_weight_max; 0: nothing
+	// that counts.
+	VerifyWeight  uint32 `protobuf:"varint,20,opt,name=verify_weight,json=verifyWeight,proto3" json:"verify_weight,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1024,6 +1037,13 @@ func (x *Source) GetGuardAfter() uint32 {
 func (x *Source) GetRefusedInRow() uint32 {
 	if x != nil {
 		return x.RefusedInRow
+	}
+	return 0
+}
+
+func (x *Source) GetVerifyWeight() uint32 {
+	if x != nil {
+		return x.VerifyWeight
 	}
 	return 0
 }
@@ -1633,14 +1653,15 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\x0esandbox_reason\x18\r \x01(\tR\rsandboxReason\".\n" +
 	"\x04Lane\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
-	"\x06worker\x18\x02 \x01(\rR\x06worker\"\xf3\x01\n" +
+	"\x06worker\x18\x02 \x01(\rR\x06worker\"\x9f\x02\n" +
 	"\bSnapshot\x12%\n" +
 	"\x0econfig_version\x18\x01 \x01(\rR\rconfigVersion\x12)\n" +
 	"\x04http\x18\x02 \x01(\v2\x15.sluice.v1.HttpBoundsR\x04http\x12+\n" +
 	"\asources\x18\x03 \x03(\v2\x11.sluice.v1.SourceR\asources\x121\n" +
 	"\tlisteners\x18\x04 \x03(\v2\x13.sluice.v1.ListenerR\tlisteners\x125\n" +
 	"\vticket_keys\x18\x05 \x03(\v2\x14.sluice.v1.TicketKeyR\n" +
-	"ticketKeys\"r\n" +
+	"ticketKeys\x12*\n" +
+	"\x11verify_weight_max\x18\x06 \x01(\rR\x0fverifyWeightMax\"r\n" +
 	"\bListener\x12 \n" +
 	"\x03tls\x18\x01 \x01(\v2\x0e.sluice.v1.TlsR\x03tls\x12\x1d\n" +
 	"\n" +
@@ -1670,7 +1691,7 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\x0ereceive_memory\x18\t \x01(\x04R\rreceiveMemory\x120\n" +
 	"\x14handshake_timeout_ns\x18\n" +
 	" \x01(\x04R\x12handshakeTimeoutNs\x12%\n" +
-	"\x0ehandshake_rate\x18\v \x01(\rR\rhandshakeRate\"\xf5\x04\n" +
+	"\x0ehandshake_rate\x18\v \x01(\rR\rhandshakeRate\"\x9a\x05\n" +
 	"\x06Source\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\rR\x04slot\x12\x12\n" +
@@ -1696,7 +1717,8 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\x06probes\x18\x11 \x01(\bR\x06probes\x12\x1f\n" +
 	"\vguard_after\x18\x12 \x01(\rR\n" +
 	"guardAfter\x12$\n" +
-	"\x0erefused_in_row\x18\x13 \x01(\rR\frefusedInRow\"B\n" +
+	"\x0erefused_in_row\x18\x13 \x01(\rR\frefusedInRow\x12#\n" +
+	"\rverify_weight\x18\x14 \x01(\rR\fverifyWeight\"B\n" +
 	"\aIdPlace\x12\x18\n" +
 	"\x06header\x18\x01 \x01(\tH\x00R\x06header\x12\x14\n" +
 	"\x04json\x18\x02 \x01(\tH\x00R\x04jsonB\a\n" +

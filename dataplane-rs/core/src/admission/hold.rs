@@ -2,10 +2,16 @@
 
 use super::Numbers;
 use super::class::{Class, Priority};
-use super::queue::{Queue, Ticket, Waiter};
+use super::queue::{Kind, Queue, Ticket, Waiter};
 use super::share::Share;
 use super::slots::Slots;
 use crate::limits;
+
+const LIGHT: Kind = Kind::new(false, false);
+const HEAVY: Kind = Kind::new(false, true);
+const LIGHT_RING: Kind = Kind::new(true, false);
+const HEAVY_RING: Kind = Kind::new(true, true);
+const KINDS: [Kind; 4] = [LIGHT, HEAVY, LIGHT_RING, HEAVY_RING];
 
 /// A request that is whole and asks to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +37,8 @@ pub struct Offer {
     pub until_ns: u64,
     /// Acknowledged at `ring`: it takes no slot, see [`Admission::pause_ring`].
     pub ring: bool,
+    /// What it takes to judge it, see [`Admission::bound_weight`]; 0: nothing that counts.
+    pub weight: u32,
 }
 
 /// What becomes of an offer.
@@ -93,6 +101,14 @@ pub struct Admission {
     worker: usize,
     queue: Queue,
     ring_is_paused: bool,
+    /// Of what was admitted and not answered, and its bounds.
+    weight: u64,
+    weight_share: u64,
+    weight_max: u64,
+    /// Whether the heavy ones that wait for a slot are counted among those that do.
+    counts_heavy: bool,
+    /// The last one that was served was heavy.
+    was_heavy: bool,
 }
 
 impl Admission {
@@ -104,6 +120,11 @@ impl Admission {
             worker,
             queue: Queue::new(capacity),
             ring_is_paused: false,
+            weight: 0,
+            weight_share: u64::MAX,
+            weight_max: u64::MAX,
+            counts_heavy: true,
+            was_heavy: false,
         }
     }
 
@@ -114,7 +135,68 @@ impl Admission {
 
     /// Requests of a class that are held here.
     pub fn held_of(&self, class: Class) -> u32 {
-        self.queue.count_of(class, false) + self.queue.count_of(class, true)
+        KINDS
+            .map(|kind| self.queue.count_of(class, kind))
+            .iter()
+            .sum()
+    }
+
+    /// Bounds the weight of what this worker admits and is not answered. Up to `share` heavy
+    /// requests wait like all others; from there on they go where nobody else waits for a slot;
+    /// from `max` on they do not, so others go past them. `max` 0: they are like all others. One
+    /// that comes by the floor goes on.
+    pub fn bound_weight(&mut self, share: u32, max: u32, slots: &Slots) {
+        (self.weight_share, self.weight_max) = match max {
+            0 => (u64::MAX, u64::MAX),
+            _ => (u64::from(share.min(max)), u64::from(max)),
+        };
+        self.count_heavy(slots);
+    }
+
+    /// A request of that weight was answered, or given up after it was admitted.
+    pub fn give_weight(&mut self, weight: u32, slots: &Slots) {
+        self.weight = self
+            .weight
+            .checked_sub(u64::from(weight))
+            .expect("a weight was given back twice");
+        self.count_heavy(slots);
+    }
+
+    fn take_weight(&mut self, weight: u32, slots: &Slots) {
+        self.weight += u64::from(weight);
+        self.count_heavy(slots);
+    }
+
+    /// Heavy ones that wait for a slot are among those that do only below their share: else others
+    /// would stand behind what goes last.
+    fn count_heavy(&mut self, slots: &Slots) {
+        let counts = self.weight < self.weight_share;
+        if counts == self.counts_heavy {
+            return;
+        }
+        self.counts_heavy = counts;
+        for class in Class::ALL {
+            let heavy = self.queue.count_of(class, HEAVY);
+            let light = self.queue.count_of(class, LIGHT);
+            match (heavy, counts) {
+                (0, _) => {}
+                (_, true) => slots.wait(class, self.worker, light, heavy),
+                (_, false) => slots.leave(class, self.worker, light, heavy),
+            }
+        }
+    }
+
+    /// Those of a class that are counted among who waits for a slot.
+    fn counted(&self, class: Class) -> u32 {
+        let heavy = match self.counts_heavy {
+            true => self.queue.count_of(class, HEAVY),
+            false => 0,
+        };
+        heavy + self.queue.count_of(class, LIGHT)
+    }
+
+    fn is_counted(&self, waiter: &Waiter) -> bool {
+        !waiter.ring && (waiter.weight == 0 || self.counts_heavy)
     }
 
     /// Judges a whole request's class, and gives it a slot, a place in the queue, or neither.
@@ -128,10 +210,14 @@ impl Admission {
         let is_guarded = slots.is_guarded(offer.source, offer.guard_after);
         let class = judge(now_ns, offer, is_guarded, numbers, slots);
         if self.goes_on(now_ns, class, offer, numbers, slots) {
+            self.take_weight(offer.weight, slots);
             return (class, Verdict::Admit);
         }
         let class = match self.use_floor(now_ns, offer, is_guarded, numbers, slots) {
-            Floor::Slot => return (class, Verdict::Floor),
+            Floor::Slot => {
+                self.take_weight(offer.weight, slots);
+                return (class, Verdict::Floor);
+            }
             Floor::Turn => Class::High,
             Floor::Closed => class,
         };
@@ -143,6 +229,7 @@ impl Admission {
             until_ns: offer.until_ns,
             ring: offer.ring,
             guard_after: offer.guard_after,
+            weight: offer.weight,
         };
         if numbers.is_spent(&waiter, now_ns, slots.overloaded()) {
             return (class, Verdict::Shed(Shed::HoldSpent));
@@ -166,7 +253,7 @@ impl Admission {
         if !may_use || !slots.has_floor(now_ns, offer.source, !is_urgent, numbers) {
             return Floor::Closed;
         }
-        let has_slot = offer.ring || slots.take_floor(numbers);
+        let has_slot = offer.ring || slots.take_floor(!is_urgent, numbers);
         if !has_slot && (!is_urgent || numbers.is_codel()) {
             return Floor::Closed;
         }
@@ -192,13 +279,26 @@ impl Admission {
         numbers: &Numbers,
         slots: &Slots,
     ) -> bool {
+        let up_to = &Class::ALL[..=class as usize];
+        let waits = |kind| {
+            up_to
+                .iter()
+                .any(|&class| self.queue.count_of(class, kind) > 0)
+        };
+        let is_heavy = offer.weight > 0;
+        if is_heavy && (self.weight >= self.weight_max || waits(HEAVY) || waits(HEAVY_RING)) {
+            return false;
+        }
         if offer.ring {
             // Those that waited for room go first; they do so in this turn.
-            let waits = |&class: &Class| self.queue.count_of(class, true) > 0;
-            return !self.ring_is_paused && !Class::ALL[..=class as usize].iter().any(waits);
+            return !self.ring_is_paused && !waits(LIGHT_RING);
         }
+        let last = match is_heavy && !self.counts_heavy {
+            true => Class::LowOverShare,
+            false => class,
+        };
         let goes_on =
-            !slots.waits_up_to(class) && slots.take_paced(now_ns, numbers, numbers.limit_of(class));
+            !slots.waits_up_to(last) && slots.take_paced(now_ns, numbers, numbers.limit_of(class));
         if goes_on && numbers.is_codel() {
             slots.note_hold(0);
         }
@@ -223,8 +323,8 @@ impl Admission {
             }
         }
         let class = waiter.class;
-        if !waiter.ring {
-            slots.wait(class, self.worker, self.queue.count_of(class, false));
+        if self.is_counted(&waiter) {
+            slots.wait(class, self.worker, self.counted(class), 1);
         }
         slots.hold(class, waiter.since_ns);
         // First come, first served is one strand for all sources.
@@ -252,7 +352,7 @@ impl Admission {
         for class in Class::ALL {
             let newest_first = !numbers.is_codel() && overloaded & class.bit() != 0;
             if !self.ring_is_paused
-                && let Some(index) = self.queue.turn(class, true, newest_first)
+                && let Some(index) = self.turn(class, true, newest_first)
             {
                 if self.is_spent(index, now_ns, numbers, slots) {
                     return Grant::Shed(self.take_out(index, slots), Shed::HoldSpent);
@@ -267,7 +367,7 @@ impl Admission {
                 is_full = true;
                 continue;
             }
-            let Some(index) = self.queue.turn(class, false, newest_first) else {
+            let Some(index) = self.turn(class, false, newest_first) else {
                 elsewhere = Some(class);
                 continue;
             };
@@ -284,12 +384,51 @@ impl Admission {
             is_full = true;
         }
         let Some(class) = elsewhere else {
-            return Grant::Idle;
+            return match is_full {
+                true => Grant::Idle,
+                false => self.grant_last(now_ns, numbers, slots),
+            };
         };
         match slots.other_place(class, self.worker) {
             Some(grant) => grant,
             // They have just left, so it is for the next class: look again.
             None => self.grant(now_ns, numbers, slots),
+        }
+    }
+
+    /// Nobody else waits for a slot: heavy ones over their share may have it.
+    fn grant_last(&mut self, now_ns: u64, numbers: &Numbers, slots: &Slots) -> Grant {
+        if self.counts_heavy || self.weight >= self.weight_max {
+            return Grant::Idle;
+        }
+        let overloaded = slots.overloaded();
+        for class in Class::ALL {
+            let newest_first = !numbers.is_codel() && overloaded & class.bit() != 0;
+            let Some(index) = self.queue.turn(class, HEAVY, newest_first) else {
+                continue;
+            };
+            if self.is_spent(index, now_ns, numbers, slots) {
+                return Grant::Shed(self.take_out(index, slots), Shed::HoldSpent);
+            }
+            return match slots.take_paced(now_ns, numbers, numbers.limit_of(class)) {
+                true => Grant::Admit(self.serve(index, slots)),
+                false => Grant::Idle,
+            };
+        }
+        Grant::Idle
+    }
+
+    /// Whose turn it is in a class: light and heavy ones take turns, as far as the latter may.
+    fn turn(&self, class: Class, ring: bool, newest_first: bool) -> Option<u32> {
+        let of = |heavy| self.queue.turn(class, Kind::new(ring, heavy), newest_first);
+        let light = of(false);
+        let may_be_heavy = match ring {
+            true => self.weight < self.weight_max,
+            false => self.counts_heavy,
+        };
+        match may_be_heavy.then(|| of(true)).flatten() {
+            heavy if self.was_heavy => light.or(heavy),
+            heavy => heavy.or(light),
         }
     }
 
@@ -344,9 +483,8 @@ impl Admission {
     /// Makes a waiter one of class High.
     fn raise(&mut self, index: u32, now_ns: u64, slots: &Slots) {
         let waiter = *self.queue.waiter(index);
-        if !waiter.ring {
-            let before = self.queue.count_of(Class::High, false);
-            slots.wait(Class::High, self.worker, before);
+        if self.is_counted(&waiter) {
+            slots.wait(Class::High, self.worker, self.counted(Class::High), 1);
         }
         slots.hold(Class::High, now_ns);
         self.queue.move_to(index, Class::High);
@@ -386,6 +524,8 @@ impl Admission {
     fn serve(&mut self, index: u32, slots: &Slots) -> Waiter {
         let waiter = self.queue.serve(index);
         self.has_left(&waiter, slots);
+        self.was_heavy = waiter.weight > 0;
+        self.take_weight(waiter.weight, slots);
         waiter
     }
 
@@ -397,9 +537,9 @@ impl Admission {
 
     fn has_left(&self, waiter: &Waiter, slots: &Slots) {
         slots.unhold(waiter.class);
-        if !waiter.ring {
-            let left = self.queue.count_of(waiter.class, false);
-            slots.leave(waiter.class, self.worker, left);
+        if self.is_counted(waiter) {
+            let left = self.counted(waiter.class);
+            slots.leave(waiter.class, self.worker, left, 1);
         }
     }
 }

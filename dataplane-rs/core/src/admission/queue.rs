@@ -10,11 +10,29 @@ use crate::limits;
 const NONE: u32 = u32::MAX;
 const NO_STRAND: u16 = u16::MAX;
 
-/// A queue of one source inside one class, of either kind. Requests that wait for a slot and ring
-/// requests, which wait for room in the lane, stand in nobody's way.
+/// A queue of one source inside one class, of one kind.
 type Strand = u16;
 
-const KINDS: usize = 2;
+/// What a request waits for. Those of one kind stand in the way of no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// Room in the lane, and not a slot.
+    pub(super) ring: bool,
+    /// Room for its weight as well.
+    pub(super) heavy: bool,
+}
+
+impl Kind {
+    pub(super) const fn new(ring: bool, heavy: bool) -> Kind {
+        Kind { ring, heavy }
+    }
+
+    const fn index(self) -> usize {
+        self.ring as usize | (self.heavy as usize) << 1
+    }
+}
+
+const KINDS: usize = 4;
 const _: () = assert!(limits::SOURCES_MAX < NO_STRAND as usize);
 
 /// Names a waiting request. A ticket of one that left names nothing.
@@ -41,6 +59,14 @@ pub struct Waiter {
     pub ring: bool,
     /// As its offer had it.
     pub guard_after: u32,
+    /// As its offer had it.
+    pub weight: u32,
+}
+
+impl Waiter {
+    pub(super) fn kind(&self) -> Kind {
+        Kind::new(self.ring, self.weight > 0)
+    }
 }
 
 /// A place in a doubly linked list.
@@ -126,6 +152,7 @@ impl Queue {
             until_ns: 0,
             ring: false,
             guard_after: 0,
+            weight: 0,
         };
         let nodes = (1..=capacity).map(|next| Node {
             waiter: nobody,
@@ -162,8 +189,8 @@ impl Queue {
     }
 
     /// Of one class and kind.
-    pub(super) fn count_of(&self, class: Class, ring: bool) -> u32 {
-        self.lines[class as usize].rounds[usize::from(ring)].count
+    pub(super) fn count_of(&self, class: Class, kind: Kind) -> u32 {
+        self.lines[class as usize].rounds[kind.index()].count
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -201,16 +228,16 @@ impl Queue {
 
     /// Whose turn it is in a class and kind: the strands go round, and one that was served steps
     /// back while another waits.
-    pub(super) fn turn(&self, class: Class, ring: bool, newest_first: bool) -> Option<u32> {
-        let round = &self.lines[class as usize].rounds[usize::from(ring)];
+    pub(super) fn turn(&self, class: Class, kind: Kind, newest_first: bool) -> Option<u32> {
+        let round = &self.lines[class as usize].rounds[kind.index()];
         if round.turn == NO_STRAND {
             return None;
         }
         let strand = match round.turn == round.last {
-            true => self.cells[cell_of(class, ring, round.turn)].next,
+            true => self.cells[cell_of(class, kind, round.turn)].next,
             false => round.turn,
         };
-        let ends = self.cells[cell_of(class, ring, strand)].ends;
+        let ends = self.cells[cell_of(class, kind, strand)].ends;
         some(if newest_first {
             ends.newest
         } else {
@@ -221,9 +248,9 @@ impl Queue {
     /// The waiter goes on: its source's turn is over.
     pub(super) fn serve(&mut self, index: u32) -> Waiter {
         let node = &self.nodes[index as usize];
-        let (class, ring, strand) = (node.waiter.class, node.waiter.ring, node.strand);
-        let next = self.cells[cell_of(class, ring, strand)].next;
-        let round = &mut self.lines[class as usize].rounds[usize::from(ring)];
+        let (class, kind, strand) = (node.waiter.class, node.waiter.kind(), node.strand);
+        let next = self.cells[cell_of(class, kind, strand)].next;
+        let round = &mut self.lines[class as usize].rounds[kind.index()];
         round.turn = next;
         round.last = strand;
         self.remove(index)
@@ -267,14 +294,14 @@ impl Queue {
     fn link(&mut self, index: u32) {
         let Node { waiter, strand, .. } = self.nodes[index as usize];
         let line = &mut self.lines[waiter.class as usize];
-        line.rounds[usize::from(waiter.ring)].count += 1;
+        line.rounds[waiter.kind().index()].count += 1;
         line.until_ns = line.until_ns.min(waiter.until_ns);
         insert(&mut self.nodes, &mut line.by_age, index, |node| {
             &mut node.age
         });
-        let cell = cell_of(waiter.class, waiter.ring, strand);
+        let cell = cell_of(waiter.class, waiter.kind(), strand);
         if self.cells[cell].ends.oldest == NONE {
-            self.join_round(waiter.class, waiter.ring, strand);
+            self.join_round(waiter.class, waiter.kind(), strand);
         }
         insert(&mut self.nodes, &mut self.cells[cell].ends, index, |node| {
             &mut node.turn
@@ -284,46 +311,46 @@ impl Queue {
     fn unlink(&mut self, index: u32) -> Waiter {
         let Node { waiter, strand, .. } = self.nodes[index as usize];
         let line = &mut self.lines[waiter.class as usize];
-        line.rounds[usize::from(waiter.ring)].count -= 1;
+        line.rounds[waiter.kind().index()].count -= 1;
         unlink(&mut self.nodes, &mut line.by_age, index, |node| {
             &mut node.age
         });
-        let cell = cell_of(waiter.class, waiter.ring, strand);
+        let cell = cell_of(waiter.class, waiter.kind(), strand);
         unlink(&mut self.nodes, &mut self.cells[cell].ends, index, |node| {
             &mut node.turn
         });
         if self.cells[cell].ends.oldest == NONE {
-            self.leave_round(waiter.class, waiter.ring, strand);
+            self.leave_round(waiter.class, waiter.kind(), strand);
         }
         waiter
     }
 
     /// A strand with its first waiter joins at the end of the round.
-    fn join_round(&mut self, class: Class, ring: bool, strand: Strand) {
-        let round = &mut self.lines[class as usize].rounds[usize::from(ring)];
+    fn join_round(&mut self, class: Class, kind: Kind, strand: Strand) {
+        let round = &mut self.lines[class as usize].rounds[kind.index()];
         if round.turn == NO_STRAND {
             round.turn = strand;
-            let cell = &mut self.cells[cell_of(class, ring, strand)];
+            let cell = &mut self.cells[cell_of(class, kind, strand)];
             (cell.next, cell.previous) = (strand, strand);
             return;
         }
         let next = round.turn;
-        let previous = self.cells[cell_of(class, ring, next)].previous;
-        self.cells[cell_of(class, ring, previous)].next = strand;
-        self.cells[cell_of(class, ring, next)].previous = strand;
-        let cell = &mut self.cells[cell_of(class, ring, strand)];
+        let previous = self.cells[cell_of(class, kind, next)].previous;
+        self.cells[cell_of(class, kind, previous)].next = strand;
+        self.cells[cell_of(class, kind, next)].previous = strand;
+        let cell = &mut self.cells[cell_of(class, kind, strand)];
         (cell.next, cell.previous) = (next, previous);
     }
 
-    fn leave_round(&mut self, class: Class, ring: bool, strand: Strand) {
-        let Cell { next, previous, .. } = self.cells[cell_of(class, ring, strand)];
-        self.cells[cell_of(class, ring, previous)].next = next;
-        self.cells[cell_of(class, ring, next)].previous = previous;
-        let round = &mut self.lines[class as usize].rounds[usize::from(ring)];
+    fn leave_round(&mut self, class: Class, kind: Kind, strand: Strand) {
+        let Cell { next, previous, .. } = self.cells[cell_of(class, kind, strand)];
+        self.cells[cell_of(class, kind, previous)].next = next;
+        self.cells[cell_of(class, kind, next)].previous = previous;
+        let round = &mut self.lines[class as usize].rounds[kind.index()];
         if round.turn == strand {
             round.turn = if next == strand { NO_STRAND } else { next };
         }
-        self.cells[cell_of(class, ring, strand)] = EMPTY_CELL;
+        self.cells[cell_of(class, kind, strand)] = EMPTY_CELL;
     }
 }
 
@@ -331,8 +358,8 @@ fn some(index: u32) -> Option<u32> {
     (index != NONE).then_some(index)
 }
 
-fn cell_of(class: Class, ring: bool, strand: Strand) -> usize {
-    (class as usize * KINDS + usize::from(ring)) * limits::SOURCES_MAX + usize::from(strand)
+fn cell_of(class: Class, kind: Kind, strand: Strand) -> usize {
+    (class as usize * KINDS + kind.index()) * limits::SOURCES_MAX + usize::from(strand)
 }
 
 /// Puts a node behind all that came before it. Nearly always that is the end.

@@ -323,9 +323,14 @@ impl Slots {
         [&self.source(source).floor, &self.buckets.0.floor]
     }
 
-    /// Takes a slot of the floor's, of which there are some beyond the limit.
-    pub(super) fn take_floor(&self, numbers: &Numbers) -> bool {
-        self.take(numbers.limit.saturating_add(numbers.floor_slots))
+    /// Takes a slot of the floor's, of which there are some beyond the limit. `comes_last` leaves
+    /// half of them to others: what it has may stay taken for as long as the store stands still.
+    pub(super) fn take_floor(&self, comes_last: bool, numbers: &Numbers) -> bool {
+        let slots = match comes_last {
+            true => numbers.floor_slots.div_ceil(2),
+            false => numbers.floor_slots,
+        };
+        self.take(numbers.limit.saturating_add(slots))
     }
 
     /// Gives a slot back.
@@ -373,17 +378,17 @@ impl Slots {
         Class::ALL.into_iter().rev().find(is_held)
     }
 
-    /// One more request waits for a slot at a worker, where `before` did.
-    pub(super) fn wait(&self, class: Class, worker: usize, before: u32) {
+    /// So many more requests wait for a slot at a worker, where `before` did.
+    pub(super) fn wait(&self, class: Class, worker: usize, before: u32, more: u32) {
         if before == 0 {
             self.places.0[class as usize].fetch_or(1 << worker, Ordering::SeqCst);
         }
-        self.waiting.0[class as usize].fetch_add(1, Ordering::SeqCst);
+        self.waiting.0[class as usize].fetch_add(u64::from(more), Ordering::SeqCst);
     }
 
-    /// One less; `left` still do.
-    pub(super) fn leave(&self, class: Class, worker: usize, left: u32) {
-        self.waiting.0[class as usize].fetch_sub(1, Ordering::SeqCst);
+    /// So many less; `left` still do.
+    pub(super) fn leave(&self, class: Class, worker: usize, left: u32, fewer: u32) {
+        self.waiting.0[class as usize].fetch_sub(u64::from(fewer), Ordering::SeqCst);
         if left == 0 {
             self.places.0[class as usize].fetch_and(!(1 << worker), Ordering::SeqCst);
         }

@@ -111,6 +111,8 @@ pub struct Route {
     pub refused_in_row: u32,
     /// `None`: unbounded.
     pub rate: Option<Rate>,
+    /// What it takes to judge a request; 0: nothing that counts.
+    pub verify_weight: u32,
 }
 
 impl Route {

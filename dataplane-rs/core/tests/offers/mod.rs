@@ -38,6 +38,7 @@ pub fn offer(token: u64, priority: Priority, source: u16) -> Offer {
         handshake: false,
         probes: false,
         guard_after: 0,
+        weight: 0,
         until_ns: u64::MAX,
         ring: false,
     }

@@ -344,3 +344,42 @@ fn refusals_that_an_earlier_data_plane_counted_go_on_counting() {
     assert_eq!(world.plane.slots.standing(1).refused_in_row, 0);
     drop(waits);
 }
+
+#[test]
+fn requests_that_take_long_to_judge_are_bounded_and_keep_nobody_else_waiting() {
+    let (mut heavy, mut ring) = (source("/heavy", 1), source("/ring", 2));
+    (heavy.verify_weight, ring.verify_weight) = (1, 1);
+    heavy.priority = proto::Priority::High.into();
+    ring.acknowledge = proto::Acknowledge::Ring.into();
+    let Some(mut world) = World::start(Setup {
+        sources: vec![source("/a", 0), heavy, ring],
+        ..Setup::default()
+    }) else {
+        return;
+    };
+    let mut first = world.connect(0);
+    first.send(&post("/heavy", b"1"));
+    let mut second = world.connect(0);
+    second.send(&post("/ring", b"2"));
+    let frames = [world.control[0].frame(), world.control[0].frame()];
+    let mut third = hold(&world, 0, "/heavy", b"3");
+    let mut fourth = hold(&world, 0, "/ring", b"4");
+    let mut light = world.connect(0);
+    light.send(&post("/a", b"light"));
+    let frame = world.control[0].frame();
+    assert_eq!(frame.body, b"light");
+    world.control[0].accept(&frame);
+    assert_eq!(light.answer().status, 200);
+    for (frame, sender) in frames.iter().zip([&mut first, &mut second]) {
+        world.control[0].accept(frame);
+        assert_eq!(sender.answer().status, 200);
+    }
+    let frames = [world.control[0].frame(), world.control[0].frame()];
+    for (frame, sender) in frames.iter().zip([&mut third, &mut fourth]) {
+        world.control[0].accept(frame);
+        assert_eq!(sender.answer().status, 200);
+    }
+    eventually("no slot is left taken", || {
+        world.plane.slots.inflight() == 0
+    });
+}

@@ -119,6 +119,9 @@ impl Default for Setup {
     }
 }
 
+/// As many requests of weight 1 may be unanswered at a worker.
+pub const VERIFY_WEIGHT_MAX: u32 = 2;
+
 /// A source of that path and slot, acknowledged when durable, with a budget beyond any test.
 pub fn source(path: &str, slot: u32) -> proto::Source {
     proto::Source {
@@ -253,6 +256,7 @@ impl World {
             sources,
             listeners: self.listeners.clone(),
             ticket_keys: self.ticket_keys.clone(),
+            verify_weight_max: VERIFY_WEIGHT_MAX,
         };
         let config = Config::new(snapshot, &self.plane.host()).unwrap();
         self.plane.set_config(config);

@@ -312,6 +312,7 @@ impl World<'_> {
             handshake: source.nature == Nature::Handshake,
             probes: source.nature == Nature::Probe,
             guard_after: source.guard_after,
+            weight: 0,
             until_ns: attempt.until_ns,
             ring: attempt.is_ring,
         };

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/text/unicode/norm"
 )
 
 // Fault is one thing wrong in the text, with the line and the key at which it stands.
@@ -24,14 +25,36 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("line %d: %s: %s", f.Line, f.Key, f.Text)
 }
 
-// report collects the faults of one text, so that an operator sees all of them at once.
-type report struct{ faults []error }
+// report collects the faults of one text, so that an operator sees all of them at once, and knows
+// at which line each key of it stands.
+type report struct {
+	faults []error
+	lines  map[string]int
+}
 
 func (r *report) add(line int, key, text string) {
 	r.faults = append(r.faults, &Fault{Line: line, Key: key, Text: text})
 }
 
 func (r *report) err() error { return errors.Join(r.faults...) }
+
+// place finds where the thing stands that a check of the whole scheme calls path. A scheme with one
+// way to sign, or a way with one proof, may have its keys one level higher, which the check does
+// not know; a key that is missing stands where it is missing.
+func (r *report) place(path string) (key string, line int) {
+	if r.lines["any_of"] == 0 {
+		path = strings.TrimPrefix(strings.TrimPrefix(path, "any_of[0]"), ".")
+	}
+	if at := strings.Index(path, "proofs[0]"); at >= 0 && r.lines[path[:at]+"proofs"] == 0 {
+		path = path[:at] + strings.TrimPrefix(path[at+len("proofs[0]"):], ".")
+	}
+	for at := path; at != ""; at = at[:max(0, strings.LastIndexByte(at, '.'))] {
+		if line := r.lines[at]; line > 0 {
+			return path, line
+		}
+	}
+	return path, r.lines[""]
+}
 
 // block is a mapping whose keys are taken one by one; what is left at the end is unknown.
 type block struct {
@@ -45,6 +68,7 @@ type block struct {
 
 func (r *report) block(node *yaml.Node, path string) *block {
 	b := &block{report: r, line: node.Line, path: path, values: map[string]*yaml.Node{}}
+	r.lines[path] = node.Line
 	node = follow(node)
 	if node.Kind != yaml.MappingNode {
 		r.add(node.Line, path, "want a mapping")
@@ -56,6 +80,7 @@ func (r *report) block(node *yaml.Node, path string) *block {
 			r.add(key.Line, b.at(key.Value), "stands twice")
 			continue
 		}
+		r.lines[b.at(key.Value)] = key.Line
 		b.keys = append(b.keys, key)
 		b.values[key.Value] = value
 	}
@@ -120,6 +145,9 @@ func (b *block) list(key string) []*yaml.Node {
 		b.add(node.Line, b.at(key), "want a list")
 		return nil
 	}
+	for i, one := range node.Content {
+		b.lines[fmt.Sprintf("%s[%d]", b.at(key), i)] = one.Line
+	}
 	return node.Content
 }
 
@@ -165,6 +193,28 @@ func parseDuration(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is no duration, want for example 300s", text)
 	}
 	return d, nil
+}
+
+func parseDay(text string) (string, error) {
+	if _, err := time.Parse(time.DateOnly, text); err != nil {
+		return "", fmt.Errorf("%q is no day, want for example 2026-11-30", text)
+	}
+	return text, nil
+}
+
+func parseKeyIDs(text string) (bool, error) {
+	if text != "key_id" {
+		return false, fmt.Errorf("%q: the label of an item proof stands beside the algorithm; "+
+			"here it can only be key_id", text)
+	}
+	return true, nil
+}
+
+func parseNormalize(text string) (func(string) string, error) {
+	if text != "nfkd" {
+		return nil, fmt.Errorf("normalize %q is unknown, want nfkd", text)
+	}
+	return norm.NFKD.String, nil
 }
 
 func parseByte(text string) (byte, error) {

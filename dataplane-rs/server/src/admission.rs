@@ -287,8 +287,8 @@ impl Worker {
         self.shed(io, conn, reason);
     }
 
-    /// Gives the current request up as far as it is not in the lane: its place in the queue, or what
-    /// it was admitted with.
+    /// Gives the current request up as far as it is not in the lane: its place in the queue, or
+    /// what it was admitted with.
     fn forget_request(&mut self, conn: &mut Conn) {
         match conn.stage {
             Stage::Held(_, ticket, _) => self.cancel(ticket),

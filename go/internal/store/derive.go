@@ -13,9 +13,9 @@ import (
 var ErrDerive = errors.New("no event to derive")
 
 // Derive makes events durable that were made of another one, as Import does: as one group of at
-// most ImportMax events and ImportBytesMax bytes (or one event), in order, but for those whose ID is
-// known, so that who was interrupted may do it again. Frames are whole, their C lines final; where
-// they go their routes say, which a config must have.
+// most ImportMax events and ImportBytesMax bytes (or one event), in order, but for those whose ID
+// is known, so that who was interrupted may do it again. Frames are whole, their C lines final;
+// where they go their routes say, which a config must have.
 func (s *Store) Derive(ctx context.Context, frames []shmabi.Frame) (ImportResult, error) {
 	list := make([]Imported, len(frames))
 	names := s.Catalogue()

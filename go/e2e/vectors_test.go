@@ -69,6 +69,14 @@ func (s *signer) configured() []vectors.Secret {
 	return list
 }
 
+// success is what it takes for success.
+func (s *signer) success() int {
+	if s.Provider == "discord" {
+		return 204
+	}
+	return 200
+}
+
 func (s *signer) signsURL() bool { return strings.Contains(s.Recipe.Text, "<url>") }
 
 // sign is a request of that time.
@@ -123,7 +131,7 @@ func TestEverySenderOfTheCatalogueIsJudgedByTheServer(t *testing.T) {
 		}
 		now := time.Now()
 		good := s.sign(t, s.Recipe.Secret, now)
-		if exchange("signed now", good, 200) != nil {
+		if exchange("signed now", good, s.success()) != nil {
 			taken++
 		}
 		if s.Recipe.Alg == "none" {
@@ -140,7 +148,7 @@ func TestEverySenderOfTheCatalogueIsJudgedByTheServer(t *testing.T) {
 			case timed || v.Answer != nil || !slices.Equal(v.Secrets, s.Recipe.Secrets):
 				// Its time is over, it belongs to another test, or it needs other secrets.
 			case v.Expect == "ok":
-				if exchange(v.ID, recorded(v), 200) != nil {
+				if exchange(v.ID, recorded(v), s.success()) != nil {
 					taken++
 				}
 			default:

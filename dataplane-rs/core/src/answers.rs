@@ -12,7 +12,7 @@ mod verdict;
 pub use canned::{Backpressure, canned, refused, shed};
 pub use date::http_date;
 pub use event_id::event_id_text;
-pub use verdict::{accepted, duplicate, inline, queued};
+pub use verdict::{Success, accepted, duplicate, inline, queued};
 
 /// What a sender waits for that asked with `Expect: 100-continue`, before its final answer.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

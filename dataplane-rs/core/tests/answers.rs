@@ -2,7 +2,7 @@
 
 use sluice_core::Refusal;
 use sluice_core::answers::{
-    self, Backpressure, Manner, accepted, canned, duplicate, inline, queued, refused, shed,
+    self, Backpressure, Manner, Success, accepted, canned, duplicate, inline, queued, refused, shed,
 };
 use sluice_core::http1::Method;
 
@@ -11,6 +11,12 @@ const OPEN: Manner = Manner {
     keep_alive: true,
     head_only: false,
     date: None,
+};
+
+const USUAL: Success = Success {
+    accepted: 200,
+    queued: 202,
+    has_body: true,
 };
 
 type Answer<'a> = dyn Fn(&mut Vec<u8>, &Manner) + 'a;
@@ -25,24 +31,50 @@ fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
 fn a_promise_names_its_event() {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
     assert_eq!(
-        text(|out| accepted(out, &ID, &OPEN)),
+        text(|out| accepted(out, &ID, USUAL, &OPEN)),
         format!(
             "{head}Content-Length: 55\r\nX-Event-Id: 01JDX5R000000G40R40M30E209\r\n\r\n\
              {{\"status\":\"accepted\",\"id\":\"01JDX5R000000G40R40M30E209\"}}"
         )
     );
     assert_eq!(
-        text(|out| duplicate(out, &ID, &OPEN)),
+        text(|out| duplicate(out, &ID, USUAL, &OPEN)),
         format!(
             "{head}Content-Length: 56\r\nX-Event-Id: 01JDX5R000000G40R40M30E209\r\n\r\n\
              {{\"status\":\"duplicate\",\"id\":\"01JDX5R000000G40R40M30E209\"}}"
         )
     );
-    let degraded = text(|out| queued(out, &ID, &OPEN));
+    let degraded = text(|out| queued(out, &ID, USUAL, &OPEN));
     assert!(degraded.starts_with(
         "HTTP/1.1 202 Accepted\r\nX-Execution-Mode: Queued-Async\r\nX-System-Degraded: true\r\n\
          X-Execution-Path: Queue-Only\r\n"
     ));
+}
+
+#[test]
+fn a_sender_hears_of_success_in_its_own_way() {
+    let discord = Success {
+        accepted: 204,
+        queued: 204,
+        ..USUAL
+    };
+    let own = "X-Event-Id: 01JDX5R000000G40R40M30E209\r\n\r\n";
+    assert_eq!(
+        text(|out| accepted(out, &ID, discord, &OPEN)),
+        format!("HTTP/1.1 204 No Content\r\n{own}")
+    );
+    let xero = Success {
+        queued: 200,
+        has_body: false,
+        ..USUAL
+    };
+    assert_eq!(
+        text(|out| duplicate(out, &ID, xero, &OPEN)),
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{own}")
+    );
+    let answer = text(|out| queued(out, &ID, xero, &OPEN));
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\nX-Execution-Mode: Queued-Async\r\n"));
+    assert!(answer.ends_with(&format!("Content-Length: 0\r\n{own}")));
 }
 
 #[test]
@@ -93,8 +125,8 @@ fn every_answer_is_framed_by_its_length_and_head_gets_no_body() {
                 ..manner
             };
             let kinds: [&Answer; 6] = [
-                &|out, manner| accepted(out, &ID, manner),
-                &|out, manner| queued(out, &ID, manner),
+                &|out, manner| accepted(out, &ID, USUAL, manner),
+                &|out, manner| queued(out, &ID, USUAL, manner),
                 &|out, manner| refused(out, &Refusal::TooSlow, manner),
                 &|out, manner| canned(out, 401, 0, manner),
                 &|out, manner| shed(out, Backpressure::Overloaded, 503, 5, manner),
@@ -119,7 +151,7 @@ fn every_answer_is_framed_by_its_length_and_head_gets_no_body() {
 fn an_answer_fits_a_buffer_with_room_without_growing_it() {
     let mut out = Vec::with_capacity(1024);
     let before = out.as_ptr();
-    queued(&mut out, &ID, &OPEN);
+    queued(&mut out, &ID, USUAL, &OPEN);
     shed(&mut out, Backpressure::IngestionQueueFull, 503, 300, &OPEN);
     assert_eq!(out.as_ptr(), before);
 }

@@ -28,6 +28,7 @@ fn route(path: &str, source_id: u32) -> Route {
         probes: false,
         guard_after: 0,
         verify_weight: 0,
+        success: Default::default(),
         refused_in_row: 0,
         rate: Rate::per_second(500.0),
     }

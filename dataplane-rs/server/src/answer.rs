@@ -13,27 +13,28 @@ use shm_abi::{
     REPLY_ACCEPTED, REPLY_DUPLICATE, REPLY_INLINE, REPLY_QUEUED, REPLY_REFUSED, ReplyEntry,
 };
 use sluice_core::Refusal;
-use sluice_core::answers::{self, Backpressure, Manner};
+use sluice_core::answers::{self, Backpressure, Manner, Success};
 use sluice_kernel::{Backend, Close, Errno, SendBuf};
 use sluice_lane::Reply;
 
-/// The status that a reply asks for. `None`: the entry means nothing, and least of all a 2xx.
-pub fn status(entry: &ReplyEntry) -> Option<u16> {
+/// The status that a reply asks for, for a sender that wants to hear of success in that way. `None`:
+/// the entry means nothing, and least of all a 2xx.
+pub fn status(entry: &ReplyEntry, success: Success) -> Option<u16> {
     match (entry.kind, entry.code) {
-        (REPLY_ACCEPTED | REPLY_DUPLICATE, _) => Some(200),
-        (REPLY_QUEUED, _) => Some(202),
+        (REPLY_ACCEPTED | REPLY_DUPLICATE, _) => Some(success.accepted),
+        (REPLY_QUEUED, _) => Some(success.queued),
         (REPLY_REFUSED, 400..=599) | (REPLY_INLINE, 200..=599) => Some(entry.code),
         _ => None,
     }
 }
 
 /// Writes a reply that has a status.
-pub fn write(out: &mut Vec<u8>, reply: &Reply<'_>, manner: &Manner<'_>) {
+pub fn write(out: &mut Vec<u8>, reply: &Reply<'_>, success: Success, manner: &Manner<'_>) {
     let entry = &reply.entry;
     match entry.kind {
-        REPLY_ACCEPTED => answers::accepted(out, &entry.event_id, manner),
-        REPLY_DUPLICATE => answers::duplicate(out, &entry.event_id, manner),
-        REPLY_QUEUED => answers::queued(out, &entry.event_id, manner),
+        REPLY_ACCEPTED => answers::accepted(out, &entry.event_id, success, manner),
+        REPLY_DUPLICATE => answers::duplicate(out, &entry.event_id, success, manner),
+        REPLY_QUEUED => answers::queued(out, &entry.event_id, success, manner),
         REPLY_INLINE => answers::inline(out, entry.code, reply.head, reply.body, manner),
         _ => answers::canned(out, entry.code, entry.retry_after_s, manner),
     }
@@ -218,16 +219,21 @@ mod tests {
 
     #[test]
     fn an_entry_that_means_nothing_is_no_answer() {
+        let ours = Success {
+            queued: 204,
+            ..Success::default()
+        };
         let status = |kind, code| {
-            status(&ReplyEntry {
+            let entry = ReplyEntry {
                 kind,
                 code,
                 ..ReplyEntry::default()
-            })
+            };
+            status(&entry, ours)
         };
         assert_eq!(status(REPLY_ACCEPTED, 0), Some(200));
         assert_eq!(status(REPLY_DUPLICATE, 200), Some(200));
-        assert_eq!(status(REPLY_QUEUED, 202), Some(202));
+        assert_eq!(status(REPLY_QUEUED, 202), Some(204));
         assert_eq!(status(REPLY_REFUSED, 401), Some(401));
         assert_eq!(status(REPLY_INLINE, 200), Some(200));
         for (kind, code) in [(0, 200), (6, 200), (u16::MAX, 200)] {

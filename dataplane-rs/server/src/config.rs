@@ -3,6 +3,7 @@
 use crate::limits;
 use crate::listeners::{self, Listener};
 use sluice_core::admission::{Priority, Rate};
+use sluice_core::answers::Success;
 use sluice_core::http1::Method;
 use sluice_core::ids::{self, Place, Places, Pointer};
 use sluice_core::limits as bounds;
@@ -174,6 +175,11 @@ fn route(
             status @ (429 | 503) => status as u16,
             other => return Err(format!("shed_status: {other}, want 503 or 429")),
         },
+        success: Success {
+            accepted: success_of("accepted_status", source.accepted_status, 200)?,
+            queued: success_of("queued_status", source.queued_status, 202)?,
+            has_body: !source.empty_success,
+        },
         priority: match source.priority() {
             proto::Priority::High => Priority::High,
             proto::Priority::Default => Priority::Default,
@@ -203,6 +209,14 @@ pub(crate) fn networks(what: &str, list: &[String]) -> Result<Networks, String> 
     networks
         .collect::<Result<_, _>>()
         .map_err(|fault| format!("{what}: {fault}"))
+}
+
+fn success_of(field: &str, status: u32, otherwise: u16) -> Result<u16, String> {
+    match status {
+        0 => Ok(otherwise),
+        200..=299 => Ok(status as u16),
+        other => Err(format!("{field}: {other}, want 200 to 299")),
+    }
 }
 
 fn places(places: &[proto::IdPlace]) -> Result<Places, String> {

@@ -21,6 +21,7 @@ use crate::transport::Transport;
 use shm_abi::ReplyEntry;
 use sluice_core::Refusal;
 use sluice_core::admission::{Class, Priority, Rate, Ticket};
+use sluice_core::answers::Success;
 use sluice_core::http1::{ChunkedDecoder, Head, HeadReader};
 use sluice_core::routes::{Ack, Route};
 use sluice_core::timers::Key;
@@ -86,6 +87,8 @@ pub struct Asked {
     pub source_id: u32,
     /// What the source answers when it sheds.
     pub shed_status: u16,
+    /// How the source's sender wants to hear that its event is kept.
+    pub success: Success,
     /// Another request may follow.
     pub keep_alive: bool,
     /// It is a HEAD.
@@ -98,6 +101,7 @@ impl Default for Asked {
             slot: None,
             source_id: 0,
             shed_status: 503,
+            success: Success::default(),
             keep_alive: false,
             head_only: false,
         }

@@ -10,7 +10,7 @@ use crate::worker::Worker;
 use shm_abi::{
     FRAME_FLAG_HTTP10, FRAME_FLAG_TLS, REPLY_ACCEPTED, REPLY_QUEUED, REPLY_REFUSED, ReplyEntry,
 };
-use sluice_core::answers::Manner;
+use sluice_core::answers::{Manner, Success};
 use sluice_core::http1::{Framing, Version};
 use sluice_core::routes::Ack;
 use sluice_kernel::Backend;
@@ -169,10 +169,10 @@ impl Worker {
                 Err(error) => return self.fail(error.to_string()),
             };
             let entry = reply.entry;
-            let Some(status) = crate::answer::status(&entry) else {
+            if crate::answer::status(&entry, Success::default()).is_none() {
                 let (kind, code) = (entry.kind, entry.code);
                 return self.fail(format!("the control plane left a reply {kind} of {code}"));
-            };
+            }
             let seat = seat_of(entry.token);
             let conn = self.conns.get_mut(seat).and_then(Option::as_mut);
             let awaited = conn.and_then(|conn| Some((conn.awaits(&entry)?, conn)));
@@ -187,8 +187,10 @@ impl Worker {
                     head_only: conn.asked.head_only,
                     date: Some(&self.date),
                 };
-                crate::answer::write(&mut out, &reply, &manner);
-                (since_ns, conn.asked.slot, out)
+                let success = conn.asked.success;
+                crate::answer::write(&mut out, &reply, success, &manner);
+                let status = crate::answer::status(&entry, success);
+                (since_ns, conn.asked.slot.zip(status), out)
             });
             self.lane.reply_done(entry.length);
             self.tally.worker().add_replies(1);
@@ -196,11 +198,11 @@ impl Worker {
                 self.unrung_ns.get_or_insert(self.now_ns);
             }
             self.give_answered_slot(&entry);
-            let Some((since_ns, slot, out)) = answer else {
+            let Some((since_ns, counted, out)) = answer else {
                 self.tally.worker().add_late_replies(1);
                 continue;
             };
-            if let Some(slot) = slot {
+            if let Some((slot, status)) = counted {
                 match status {
                     200..300 => self.plane.slots.succeeded(slot, self.now_ns),
                     429 | 503 => self.plane.slots.refused(slot),

@@ -180,6 +180,7 @@ impl Worker {
                 conn.asked.slot = Some(route.source_slot);
                 conn.asked.source_id = route.source_id;
                 conn.asked.shed_status = route.shed_status;
+                conn.asked.success = route.success;
                 (Routed::new(route, conn.began_ns), route.body_bytes_max)
             }
             Err(refusal) if !self.is_stopping() => {

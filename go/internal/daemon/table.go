@@ -126,7 +126,9 @@ func (p *plan) addSource(s *config.Source, names *event.Catalogue) error {
 		NeverRetries: scheme.Contract.NeverRetries.Or(false),
 		IdPlaces:     idPlacesOf(scheme, from), RetryHeaders: scheme.Contract.RetryHeaders.Value,
 		Handshakes: handshakesOf(scheme), Probes: scheme.Contract.ProbesBadSignatures.Or(false),
-		GuardAfter: guardAfter(&scheme.Contract),
+		GuardAfter:     guardAfter(&scheme.Contract),
+		AcceptedStatus: acceptedStatus(&scheme.Contract), QueuedStatus: queuedStatus(&scheme.Contract),
+		EmptySuccess: scheme.Contract.EmptySuccess.Or(false),
 	})
 	return nil
 }

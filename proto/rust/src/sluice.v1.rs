@@ -202,6 +202,15 @@ pub struct Source {
     /// that counts.
     #[prost(uint32, tag = "20")]
     pub verify_weight: u32,
+    /// The status of a stored event, 200 to 299; 0: 200.
+    #[prost(uint32, tag = "21")]
+    pub accepted_status: u32,
+    /// The same of one that will be delivered later; 0: 202.
+    #[prost(uint32, tag = "22")]
+    pub queued_status: u32,
+    /// The sender takes a body of either for a failure.
+    #[prost(bool, tag = "23")]
+    pub empty_success: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct IdPlace {

@@ -873,7 +873,13 @@ type Source struct {
 	RefusedInRow uint32 `protobuf:"varint,19,opt,name=refused_in_row,json=refusedInRow,proto3" json:"refused_in_row,omitempty"`
 	// What it takes to judge a request of it, in the unit of Snapshot.verify_weight_max; 0: nothing
 	// that counts.
-	VerifyWeight  uint32 `protobuf:"varint,20,opt,name=verify_weight,json=verifyWeight,proto3" json:"verify_weight,omitempty"`
+	VerifyWeight uint32 `protobuf:"varint,20,opt,name=verify_weight,json=verifyWeight,proto3" json:"verify_weight,omitempty"`
+	// The status of a stored event, 200 to 299; 0: 200.
+	AcceptedStatus uint32 `protobuf:"varint,21,opt,name=accepted_status,json=acceptedStatus,proto3" json:"accepted_status,omitempty"`
+	// The same of one that will be delivered later; 0: 202.
+	QueuedStatus uint32 `protobuf:"varint,22,opt,name=queued_status,json=queuedStatus,proto3" json:"queued_status,omitempty"`
+	// The sender takes a body of either for a failure.
+	EmptySuccess  bool `protobuf:"varint,23,opt,name=empty_success,json=emptySuccess,proto3" json:"empty_success,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1046,6 +1052,27 @@ func (x *Source) GetVerifyWeight() uint32 {
 		return x.VerifyWeight
 	}
 	return 0
+}
+
+func (x *Source) GetAcceptedStatus() uint32 {
+	if x != nil {
+		return x.AcceptedStatus
+	}
+	return 0
+}
+
+func (x *Source) GetQueuedStatus() uint32 {
+	if x != nil {
+		return x.QueuedStatus
+	}
+	return 0
+}
+
+func (x *Source) GetEmptySuccess() bool {
+	if x != nil {
+		return x.EmptySuccess
+	}
+	return false
 }
 
 type IdPlace struct {
@@ -1691,7 +1718,7 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\x0ereceive_memory\x18\t \x01(\x04R\rreceiveMemory\x120\n" +
 	"\x14handshake_timeout_ns\x18\n" +
 	" \x01(\x04R\x12handshakeTimeoutNs\x12%\n" +
-	"\x0ehandshake_rate\x18\v \x01(\rR\rhandshakeRate\"\x9a\x05\n" +
+	"\x0ehandshake_rate\x18\v \x01(\rR\rhandshakeRate\"\x8d\x06\n" +
 	"\x06Source\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\rR\x04slot\x12\x12\n" +
@@ -1718,7 +1745,10 @@ const file_sluice_v1_dataplane_proto_rawDesc = "" +
 	"\vguard_after\x18\x12 \x01(\rR\n" +
 	"guardAfter\x12$\n" +
 	"\x0erefused_in_row\x18\x13 \x01(\rR\frefusedInRow\x12#\n" +
-	"\rverify_weight\x18\x14 \x01(\rR\fverifyWeight\"B\n" +
+	"\rverify_weight\x18\x14 \x01(\rR\fverifyWeight\x12'\n" +
+	"\x0faccepted_status\x18\x15 \x01(\rR\x0eacceptedStatus\x12#\n" +
+	"\rqueued_status\x18\x16 \x01(\rR\fqueuedStatus\x12#\n" +
+	"\rempty_success\x18\x17 \x01(\bR\femptySuccess\"B\n" +
 	"\aIdPlace\x12\x18\n" +
 	"\x06header\x18\x01 \x01(\tH\x00R\x06header\x12\x14\n" +
 	"\x04json\x18\x02 \x01(\tH\x00R\x04jsonB\a\n" +

@@ -8,39 +8,76 @@ const BEFORE_ID: &[u8] = br#"","id":""#;
 const AFTER_ID: &[u8] = br#""}"#;
 const ID_BYTES: usize = 26;
 
-/// 200: stored at the source's acknowledge level.
-pub fn accepted(out: &mut Vec<u8>, id: &[u8; 16], manner: &Manner) {
-    push_status(out, 200);
-    with_id(out, b"accepted", id, manner);
+/// How a sender wants to hear that its event is kept. Some take any other status than the ones they
+/// name for a failure, or an answer with a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Success {
+    /// Of an event that is stored, and of one that repeats it.
+    pub accepted: u16,
+    /// Of an event that will be delivered later.
+    pub queued: u16,
+    /// Whether an answer may have a body; one of 204 has none.
+    pub has_body: bool,
 }
 
-/// 200: the first copy, whose id this is, was stored.
-pub fn duplicate(out: &mut Vec<u8>, id: &[u8; 16], manner: &Manner) {
-    push_status(out, 200);
-    with_id(out, b"duplicate", id, manner);
+impl Default for Success {
+    fn default() -> Success {
+        Success {
+            accepted: 200,
+            queued: 202,
+            has_body: true,
+        }
+    }
 }
 
-/// 202: stored, to be delivered later.
-pub fn queued(out: &mut Vec<u8>, id: &[u8; 16], manner: &Manner) {
-    push_status(out, 202);
+/// Stored at the source's acknowledge level.
+pub fn accepted(out: &mut Vec<u8>, id: &[u8; 16], success: Success, manner: &Manner) {
+    push_status(out, success.accepted);
+    with_id(out, success.accepted, b"accepted", id, success, manner);
+}
+
+/// The first copy, whose id this is, was stored.
+pub fn duplicate(out: &mut Vec<u8>, id: &[u8; 16], success: Success, manner: &Manner) {
+    push_status(out, success.accepted);
+    with_id(out, success.accepted, b"duplicate", id, success, manner);
+}
+
+/// Stored, to be delivered later.
+pub fn queued(out: &mut Vec<u8>, id: &[u8; 16], success: Success, manner: &Manner) {
+    push_status(out, success.queued);
     out.extend_from_slice(
         b"X-Execution-Mode: Queued-Async\r\n\
           X-System-Degraded: true\r\n\
           X-Execution-Path: Queue-Only\r\n",
     );
-    with_id(out, b"accepted", id, manner);
+    with_id(out, success.queued, b"accepted", id, success, manner);
 }
 
-fn with_id(out: &mut Vec<u8>, status: &[u8], id: &[u8; 16], manner: &Manner) {
+fn with_id(
+    out: &mut Vec<u8>,
+    code: u16,
+    status: &[u8],
+    id: &[u8; 16],
+    success: Success,
+    manner: &Manner,
+) {
     let id = event_id_text(id);
-    let length = BEFORE_STATUS.len() + status.len() + BEFORE_ID.len() + ID_BYTES + AFTER_ID.len();
-    out.extend_from_slice(b"Content-Type: application/json\r\n");
-    push_field(out, "Content-Length", length as u64);
+    let has_body = success.has_body && code != 204;
+    if has_body {
+        out.extend_from_slice(b"Content-Type: application/json\r\n");
+    }
+    let length = match has_body {
+        true => BEFORE_STATUS.len() + status.len() + BEFORE_ID.len() + ID_BYTES + AFTER_ID.len(),
+        false => 0,
+    };
+    if code != 204 {
+        push_field(out, "Content-Length", length as u64); // RFC 9110 §8.6: none with 204
+    }
     out.extend_from_slice(b"X-Event-Id: ");
     out.extend_from_slice(&id);
     out.extend_from_slice(b"\r\n");
     finish(out, &[], manner);
-    if !manner.head_only {
+    if has_body && !manner.head_only {
         for part in [BEFORE_STATUS, status, BEFORE_ID, &id, AFTER_ID] {
             out.extend_from_slice(part);
         }

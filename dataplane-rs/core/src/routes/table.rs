@@ -7,6 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use super::handshake::Handshake;
 use super::network::Networks;
 use crate::admission::{Priority, Rate};
+use crate::answers::Success;
 use crate::http1::{Fields, Head, Method};
 use crate::ids::Places;
 use crate::{Refusal, limits};
@@ -92,6 +93,8 @@ pub struct Route {
     pub ack: Ack,
     /// 503 or 429.
     pub shed_status: u16,
+    /// How the sender wants to hear that an event is kept.
+    pub success: Success,
     /// Who goes first when slots are short.
     pub priority: Priority,
     /// The sender never tries again: what is refused is lost.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"sluice/go/internal/admin"
 	"sluice/go/internal/config"
@@ -18,8 +19,12 @@ import (
 	"sluice/go/internal/provider"
 )
 
-// secretsFolder lies in the data directory.
-const secretsFolder = "secrets"
+const (
+	// secretsFolder lies in the data directory.
+	secretsFolder = "secrets"
+	// placesShown bounds the lines about places of published keys.
+	placesShown = 8
+)
 
 // openSecrets takes up what keeps the secrets of sources.
 func (d *Daemon) openSecrets() error {
@@ -66,6 +71,7 @@ func (d *Daemon) prove(ctx context.Context, p *plan, fresh bool) error {
 		return blamed(p.config, err)
 	}
 	p.secrets = secrets
+	d.fetchKeys(p)
 	p.weigh()
 	return nil
 }
@@ -154,10 +160,33 @@ func (d *Daemon) learn(source uint32, peer netip.Addr, learned provider.Learned)
 	return err
 }
 
-// withSecrets adds what is wrong with secrets to what an operator should look at; it is no reason
-// not to be ready.
+// withSecrets adds what is wrong with secrets, and with the keys that senders publish, to what an
+// operator should look at; it is no reason not to be ready.
 func (d *Daemon) withSecrets(problems []string) []string {
-	return append(problems, d.keys.Problems()...)
+	problems = append(problems, d.keys.Problems()...)
+	shown := 0
+	for _, place := range d.public.Places() { // strangers may have named some of them
+		if place.Fault == nil || shown == placesShown {
+			continue
+		}
+		shown++
+		what := "requests that are signed with a key from there get 503"
+		if place.Keys > 0 {
+			what = fmt.Sprintf("%d keys from %s go on", place.Keys,
+				place.Fetched.UTC().Format(time.RFC3339))
+		}
+		problems = append(problems, fmt.Sprintf("published keys %q: %v; %s", place.URL, place.Fault,
+			what))
+	}
+	return problems
+}
+
+// fetchKeys begins to fetch the keys that are published at a place that a plan's schemes name, so
+// that the first request need not come again.
+func (d *Daemon) fetchKeys(p *plan) {
+	for _, scheme := range p.schemes {
+		d.public.Warm(scheme)
+	}
 }
 
 // secretStatuses are the secrets of each source for status.

@@ -58,7 +58,8 @@ func handshakesOf(s *provider.Scheme) []*pb.Handshake {
 				look.QueryKeys = append(look.QueryKeys, match.From.Name)
 			case match.From.Kind == provider.SourceHeader:
 				look.Headers = append(look.Headers, match.From.Name)
-			case match.From.Kind == provider.SourceJSON:
+			case match.From.Kind == provider.SourceJSON, match.From.Kind == provider.SourceForm,
+				match.From.Kind == provider.SourceBody:
 				inBody = true
 			}
 		}

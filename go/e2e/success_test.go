@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestASenderHearsOfSuccessInItsOwnWay has senders that take 202, or a body, for a failure send to a
-// source whose breaker is open.
+// TestASenderHearsOfSuccessInItsOwnWay has senders that take 202, or a body, for a failure send
+// to a source whose breaker is open.
 func TestASenderHearsOfSuccessInItsOwnWay(t *testing.T) {
 	var some []signer
 	for _, s := range signers(t) {

@@ -17,8 +17,8 @@ use sluice_core::answers::{self, Backpressure, Manner, Success};
 use sluice_kernel::{Backend, Close, Errno, SendBuf};
 use sluice_lane::Reply;
 
-/// The status that a reply asks for, for a sender that wants to hear of success in that way. `None`:
-/// the entry means nothing, and least of all a 2xx.
+/// The status that a reply asks for, where the sender wants to hear of success in that way.
+/// `None`: the entry means nothing, and least of all a 2xx.
 pub fn status(entry: &ReplyEntry, success: Success) -> Option<u16> {
     match (entry.kind, entry.code) {
         (REPLY_ACCEPTED | REPLY_DUPLICATE, _) => Some(success.accepted),

@@ -162,8 +162,9 @@ func configuredAddress(path string) (string, error) {
 	return "unix:" + c.Admin.Socket, nil
 }
 
-// configPart reads no more of the config than where the daemon is, and what seals secrets if that is
-// asked for: others of its secrets and certificates are often not there for the caller to read.
+// configPart reads no more of the config than where the daemon is, and what seals secrets if that
+// is asked for: others of its secrets and certificates are often not there for the caller to
+// read.
 func configPart(path string, keys bool) (*config.Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -24,9 +24,9 @@ var unexplained = []string{
 	"plaid-sandbox-odd-encoding", "postmark-odd-encoding", "rfc9421-odd-encoding",
 }
 
-// An explanation judges as the judge does. For a key that is merely another one it knows no mistake,
-// whatever the family of the scheme; a field that came twice and an odd spelling it finds. It shows
-// no secret, not even one that is a part of the signed text.
+// An explanation judges as the judge does. For a key that is merely another one it knows no
+// mistake, whatever the family of the scheme; a field that came twice and an odd spelling it
+// finds. It shows no secret, not even one that is a part of the signed text.
 func TestEverySendersVectorsAreExplained(t *testing.T) {
 	sets, err := vectors.Read("catalogue/testdata/vectors")
 	if err != nil {

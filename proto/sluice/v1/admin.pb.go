@@ -1239,8 +1239,11 @@ func (x *EventDestination) GetLastError() string {
 }
 
 type GetEventRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Where the request carried a secret of its source, show [secret]: for whoever looks at it on a
+	// screen. Otherwise it is shown as it came.
+	Conceal       bool `protobuf:"varint,2,opt,name=conceal,proto3" json:"conceal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1280,6 +1283,13 @@ func (x *GetEventRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *GetEventRequest) GetConceal() bool {
+	if x != nil {
+		return x.Conceal
+	}
+	return false
 }
 
 type EventDetail struct {
@@ -4363,9 +4373,10 @@ const file_sluice_v1_admin_proto_rawDesc = "" +
 	"\battempts\x18\x03 \x01(\rR\battempts\x12&\n" +
 	"\x0fnext_attempt_ns\x18\x04 \x01(\x03R\rnextAttemptNs\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\x05 \x01(\tR\tlastError\"!\n" +
+	"last_error\x18\x05 \x01(\tR\tlastError\";\n" +
 	"\x0fGetEventRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x8f\x03\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aconceal\x18\x02 \x01(\bR\aconceal\"\x8f\x03\n" +
 	"\vEventDetail\x12&\n" +
 	"\x05event\x18\x01 \x01(\v2\x10.sluice.v1.EventR\x05event\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x16\n" +

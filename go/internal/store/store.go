@@ -63,6 +63,7 @@ type Store struct {
 	repeats   []repeat      // of that group
 	// revived are events of that group that were known by nothing but their copies.
 	revived  map[event.Seq]bool
+	recalled recalled
 	needFrom event.Seq // no event before it must be kept for a delivery
 	carried  int       // events whose groups are trimmed
 	deadGone uint64    // dead letters that retention took
@@ -292,11 +293,17 @@ func (s *Store) follow(ctx context.Context, io index.Options, found *journal.Rec
 		return err
 	}
 	s.loadFilters()
+	if s.index.Meta().Applied == 0 {
+		if err := s.recall(ctx); err != nil {
+			return err
+		}
+	}
 	// From the last group that the index has: it may have moved since (see Settle), in a run whose
 	// later words the index has lost.
 	if err := s.replay(ctx, s.index.Meta().Applied); err != nil {
 		return err
 	}
+	s.recalled = recalled{}
 	if err := s.trimBehind(); err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@
 //	o chunk minute              an event of that chunk came late, received in that minute
 //	p part hash seq             event whose sender's id has that hash
 //	n type                      name of a type
+//	r id seq                    event that repeats the one with that id, while that one is kept
+//	c group                     the group tells of groups that are gone
 //	m                           Meta
 //
 // A chunk is 16 groups in a row: t, l, g and w cost one row for many events, and the reader looks

@@ -27,7 +27,7 @@ var ErrDamaged = errors.New("index is damaged")
 
 // formatVersion counts changes of the rows that another version would misread or miss. An index of
 // another format is built again.
-const formatVersion = 4
+const formatVersion = 5
 
 // Options says how to open an index. FS nil is the operating system's; Log nil is slog.Default.
 type Options struct {
@@ -65,6 +65,8 @@ type Meta struct {
 	Horizon   int64    `json:"horizon"` // latest received time up to there
 	Trimmed   uint64   `json:"trimmed"` // groups up to here are gone
 	Counts    Counts   `json:"counts"`
+	// Window is the longest dedup window so far, in ns.
+	Window int64 `json:"window"`
 	// Dedup holds the days that dedup rows may be of.
 	Dedup map[uint32]*DedupDay `json:"dedup"`
 	// SenderIDs are the parts that p rows may be of, the oldest first.

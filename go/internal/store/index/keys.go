@@ -26,6 +26,8 @@ const (
 	rowTypeName   = 'n'
 	rowLate       = 'o'
 	rowSenderID   = 'p'
+	rowRepeat     = 'r'
+	rowCarried    = 'c'
 	rowMeta       = 'm'
 )
 

@@ -48,6 +48,7 @@ func (x *Index) Commit() error {
 		p.set(attemptKey(a.outcome.Seq, a.n), p.value)
 	}
 	x.putOrders(&p)
+	x.putCarried(&p)
 	if x.newCatalogue {
 		p.set([]byte{rowMeta, 'c'}, x.catalogue)
 	}

@@ -49,9 +49,10 @@ func (s *Store) Space() Space {
 	living := s.living.Load()
 	space := s.journalSpace()
 	return Space{
-		Headroom:  space.Headroom(living),
-		Oldest:    timeOf(s.oldest.Load()),
-		Writable:  s.settled.Load() && !s.failing.Load() && s.Err() == nil && s.journal.Writable(),
+		Headroom: space.Headroom(living),
+		Oldest:   timeOf(s.oldest.Load()),
+		Writable: s.settled.Load() && !s.failing.Load() && s.Err() == nil &&
+			s.journal.Writable() && !s.index.Full(),
 		Full:      space.Full(living),
 		UsedBytes: space.Used, TotalBytes: space.Total,
 		Living: uint64(max(living, 0)),
@@ -108,6 +109,9 @@ func (s *Store) runKeeper(ctx context.Context) {
 func (s *Store) keepHouse(ctx context.Context) error {
 	s.houseMu.Lock()
 	defer s.houseMu.Unlock()
+	if err := s.index.Reserve(); err != nil {
+		s.opt.Log.Warn("index has no ballast", "err", err)
+	}
 	if err := s.flush(ctx); err != nil {
 		return err
 	}

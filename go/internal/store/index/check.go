@@ -43,7 +43,7 @@ func Check(files vfs.FS, dir string) (r Report, err error) {
 		return r, fmt.Errorf("no index: %w", fs.ErrNotExist)
 	}
 	if err != nil {
-		return r, fmt.Errorf("%w: open %s: %w", ErrDamaged, dir, err)
+		return r, openFault(dir, err)
 	}
 	x := &Index{db: db}
 	defer func() { err = errors.Join(err, db.Close()) }()

@@ -15,9 +15,9 @@ import (
 	"sluice/go/internal/store/index"
 )
 
-// keyed is an event to destination 1 whose id repeats within 40 hours.
+// keyed is an event to destination 1 whose window is 30 hours.
 func keyed(key byte, body string) request {
-	return request{source: 1, route: 1, key: key, window: 40 * time.Hour, body: body}
+	return request{source: 1, route: 1, key: key, window: 30 * time.Hour, body: body}
 }
 
 // pass lets days go by, in each of which a segment fills.
@@ -28,17 +28,21 @@ func (b *bench) pass(days int) {
 	}
 }
 
-// wantGone has the groups up to an event's be dropped, and no others from another event's on.
+// wantGone has the groups up to an event's be dropped, on the disk too, and none from another
+// event's on.
 func (b *bench) wantGone(gone, kept event.Seq) {
 	b.t.Helper()
+	for range 12 { // which begin a segment: its table names the dropped ones no more
+		b.take(request{source: 3, route: 3, body: string(make([]byte, 100<<10))})
+	}
 	if first := b.journal.Segments()[0].FirstGroup; first <= gone.Group() || first > kept.Group() {
 		b.t.Fatalf("the first group kept is %d, want one of (%d, %d]", first, gone.Group(),
 			kept.Group())
 	}
 }
 
-// ageOf48 keeps segments for two days.
-func ageOf48(o *Options) { o.Retention.MaxAge = 48 * time.Hour }
+// threeDays keeps segments for that long. Windows have ended by then.
+func threeDays(o *Options) { o.Retention.MaxAge = 72 * time.Hour }
 
 func (b *bench) seqOf(id event.ID) event.Seq {
 	b.t.Helper()
@@ -48,13 +52,13 @@ func (b *bench) seqOf(id event.ID) event.Seq {
 }
 
 func TestARepeatOfAnEventCarriedForwardStaysOneWithoutTheIndex(t *testing.T) {
-	b := newBench(t, ageOf48)
+	b := newBench(t, threeDays)
 	first := b.take(keyed(1, "x"))[0]
 	gone := b.seqOf(first)
 	b.pass(1)
 	repeat := b.take(keyed(1, "x"))[0]
 	kept := b.seqOf(repeat)
-	b.pass(2)
+	b.pass(3)
 	b.wantGone(gone, kept)
 	for round := range 3 {
 		b.loseIndex()
@@ -66,14 +70,14 @@ func TestARepeatOfAnEventCarriedForwardStaysOneWithoutTheIndex(t *testing.T) {
 }
 
 func TestARepeatOfAnEventThatIsGoneStaysOneWithoutTheIndex(t *testing.T) {
-	b := newBench(t, ageOf48)
+	b := newBench(t, threeDays)
 	first := b.take(keyed(1, "x"))[0]
 	gone := b.seqOf(first)
 	b.end(event.Done, b.lease(1)...)
 	b.pass(1)
 	repeat := b.take(keyed(1, "x"))[0]
 	kept := b.seqOf(repeat)
-	b.pass(2)
+	b.pass(3)
 	b.wantGone(gone, kept)
 	b.loseIndex()
 	b.wantLeased("without the index")
@@ -139,7 +143,9 @@ func TestAnOutcomeDurableBeforeTheCopyOfItsEventCounts(t *testing.T) {
 	ids := b.take(request{source: 2, route: 2, body: "x"})
 	seq := b.seqOf(ids[0])
 	got := b.lease(1)
-	b.take(plain(string(make([]byte, 900<<10)))) // the next group begins a segment
+	for b.journal.Segments()[0].Current {
+		b.take(plain(string(make([]byte, 100<<10))))
+	}
 	survivors, err := b.survivors(b.journal.Segments()[0], nil)
 	b.must(err)
 	list, err := b.copies(survivors)
@@ -152,6 +158,7 @@ func TestAnOutcomeDurableBeforeTheCopyOfItsEventCounts(t *testing.T) {
 	if !ok || err != nil {
 		t.Fatalf("dropped: %v, %v", ok, err)
 	}
+	b.take(plain(string(make([]byte, 900<<10)))) // now the disk knows that it is gone
 	before, err := b.Event(ids[0])
 	b.must(err)
 	b.loseIndex()
@@ -164,6 +171,44 @@ func TestAnOutcomeDurableBeforeTheCopyOfItsEventCounts(t *testing.T) {
 		if d.ID == ids[0] {
 			t.Error("what was delivered is delivered again")
 		}
+	}
+}
+
+// TestASegmentThatIsThereAgainCarriesNothingTwice has a crash come before the drop of a segment is
+// on the disk: what the index knew of it is gone by then.
+func TestASegmentThatIsThereAgainCarriesNothingTwice(t *testing.T) {
+	b := smallDisk(t, 24)
+	body := string(make([]byte, 100<<10))
+	first := b.take(keyed(1, "x"))[0]
+	b.clock.advance(time.Minute)
+	b.take(keyed(1, "x")) // it would open a window of its own
+	b.end(event.Done, b.lease(1)...)
+	for b.journal.Segments()[0].FirstGroup == 1 {
+		b.take(plain(body))
+		b.end(event.Done, b.lease(1)...)
+		if b.spaceShort() {
+			b.houseMu.Lock() // against the keeper
+			b.must(b.flush(context.Background()))
+			b.must(b.trim(context.Background()))
+			b.houseMu.Unlock()
+		}
+	}
+	b.crash(rand.New(rand.NewPCG(1, 1)), true)
+	if b.journal.Segments()[0].FirstGroup != 1 {
+		t.Fatal("the drop of the first segment is on the disk")
+	}
+	for range 20 {
+		b.take(plain(body))
+		b.end(event.Done, b.lease(1)...)
+		b.house()
+	}
+	if b.journal.Segments()[0].FirstGroup == 1 {
+		t.Fatal("the first segment stays")
+	}
+	b.loseIndex()
+	again, err := b.Event(b.take(keyed(1, "x"))[0])
+	if err != nil || again.First != first {
+		t.Errorf("a repeat repeats %s, want %s, %v", again.First, first, err)
 	}
 }
 
@@ -333,7 +378,10 @@ func fewSeeds(t *testing.T) []uint64 {
 		}
 		return list
 	}
-	return list[max(len(list)-3, 0):]
+	if len(list) < 3 {
+		return list
+	}
+	return []uint64{list[0], list[1], list[len(list)-1]}
 }
 
 // TestAnIndexBuiltAgainShowsWhatTheOneBeforeShowed throws the index away again and again. What
@@ -363,6 +411,7 @@ func TestAnIndexBuiltAgainShowsWhatTheOneBeforeShowed(t *testing.T) {
 						return
 					}
 				}
+				t.Logf("the groups before %d were dropped", groups)
 				dropped = max(dropped, groups)
 			})
 		}

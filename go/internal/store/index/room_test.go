@@ -186,11 +186,12 @@ func TestWhatTheSystemRefusesIsNoDamage(t *testing.T) {
 			!strings.Contains(err.Error(), mend) {
 			t.Errorf("%v: %v", errno, err)
 		}
-		if _, err := Check(f, "index"); errors.Is(err, ErrDamaged) || !errors.Is(err, errno) {
+		_, err := Check(f, "index", nil)
+		if errors.Is(err, ErrDamaged) || !errors.Is(err, errno) {
 			t.Errorf("%v: a check says %v", errno, err)
 		}
 		f.open.Store(nil)
-		x, err := Open("index", o)
+		x, err = Open("index", o)
 		if err != nil || x.Meta().Applied != 1 {
 			t.Fatalf("%v: then %v", errno, err)
 		}

@@ -27,6 +27,8 @@ func (s *Store) recall(ctx context.Context) error {
 		return nil
 	}
 	first := segments[0].FirstGroup
+	s.opt.Log.Info("index begins anew: what was carried forward of dropped segments is read first",
+		"first_group", first)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.recalled = recalled{asOf: map[event.Seq]uint64{}, repeats: map[event.Seq]event.ID{}}

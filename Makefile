@@ -124,6 +124,14 @@ bench-tls: bench-tools ## TLS beside nginx and crypto/tls, and beside plain HTTP
 	@scripts/need nginx
 	$(TOOLS)/bench -tls -gate $(BENCH_FLAGS)
 
+.PHONY: bench-store
+bench-store: ## the journal beside the bare disk and other stores, its life and start, judged
+	@scripts/need go
+	@mkdir -p $(TOOLS)
+	cd bench/peers/store && $(GO) build -o $(TOOLS)/storepeers .
+	$(GO) build -o $(TOOLS)/storebench ./go/storebench
+	@scripts/with-postgres --if-present $(TOOLS)/storebench -gate $(BENCH_FLAGS)
+
 .PHONY: bench-tools
 bench-tools: build
 	$(CARGO) build --locked --release -p sluice-load

@@ -43,6 +43,8 @@ var layers = []layer{
 		imports: []string{"faces", "pure", "adapters", "services", "daemon"}},
 	{name: "e2e", packages: []string{"go/e2e"},
 		imports: []string{"faces", "pure", "adapters", "services"}},
+	{name: "storebench", packages: []string{"go/storebench"},
+		imports: []string{"faces", "pure", "adapters"}},
 	{name: "sim", packages: []string{"go/sim"},
 		imports: []string{"faces", "pure", "adapters", "services"}},
 	{name: "tools", packages: []string{"shm-abi/gen", "bench/run", "scripts/lint",

@@ -22,6 +22,7 @@ import (
 	"sluice/go/internal/daemon"
 	"sluice/go/internal/listen"
 	"sluice/go/internal/store"
+	"sluice/go/internal/store/thread"
 )
 
 // spareFiles are descriptors beside connections: journal, index, deliveries, admin.
@@ -40,6 +41,7 @@ and deliveries are printed. SIGTERM and Ctrl-C drain and stop, SIGHUP reads the 
 The daemon is ready when GET /readyz on the admin.http address answers 200.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			thread.Spread()
 			level := slog.LevelInfo
 			if verbose {
 				level = slog.LevelDebug

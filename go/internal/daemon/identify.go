@@ -10,8 +10,9 @@ import (
 
 // locked lets goroutines share an identifier, which is one goroutine's at a time.
 type locked struct {
-	mu   sync.Mutex
-	find *provider.Identifier
+	mu      sync.Mutex
+	find    *provider.Identifier
+	request provider.Request // scratch of describe
 }
 
 func newLocked(find *provider.Identifier) *locked { return &locked{find: find} }
@@ -51,13 +52,16 @@ func (i *identifiers) describe(source string, f shmabi.Frame, use func(id, kind 
 	if find == nil || err != nil {
 		return
 	}
-	r := provider.Request{
+	find.mu.Lock()
+	defer find.mu.Unlock()
+	r := &find.request
+	*r = provider.Request{
 		Method: e.Method(), Target: e.Target(), Body: e.Body(),
-		ReceivedNS: int64(f.D().ReceivedNS()),
+		ReceivedNS: int64(f.D().ReceivedNS()), Headers: r.Headers[:0],
 	}
 	for n := range e.HeaderCount() {
 		name, value := e.Header(n)
 		r.Headers = append(r.Headers, provider.Field{Name: name, Value: value})
 	}
-	find.identify(&r, use)
+	use(find.find.Identify(r))
 }

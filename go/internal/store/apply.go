@@ -33,11 +33,14 @@ func (s *Store) start() {
 }
 
 // loadFilters begins to go through the dedup rows of before the start, which spares the applier, a
-// replay most of all, its reads of them. It must be ended before the index is closed.
-func (s *Store) loadFilters() {
+// replay most of all, its reads of them. It must be ended before the index is closed. loaded is
+// closed when it is over.
+func (s *Store) loadFilters() (loaded <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stopLoading = cancel
+	over := make(chan struct{})
 	s.loading.Go(func() {
+		defer close(over)
 		err := s.index.LoadFilters(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
@@ -47,6 +50,27 @@ func (s *Store) loadFilters() {
 			_ = s.readFault(err) // it is logged and told to everyone there
 		}
 	})
+	return over
+}
+
+const (
+	// filterWait bounds how long a replay waits for the filters: what is replayed without them costs
+	// a read or more for each event.
+	filterWait = 3 * time.Second
+	// filterWaitGroups is from how many groups on that is worth it.
+	filterWaitGroups = 32
+)
+
+// awaitFilters waits for them if there is much to replay.
+func (s *Store) awaitFilters(ctx context.Context, loaded <-chan struct{}, groups uint64) {
+	if groups < filterWaitGroups {
+		return
+	}
+	select {
+	case <-loaded:
+	case <-time.After(filterWait):
+	case <-ctx.Done():
+	}
 }
 
 func (s *Store) endLoading() {

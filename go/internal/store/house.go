@@ -80,9 +80,11 @@ func (s *Store) runPreparer(ctx context.Context) {
 		if err := s.journal.Prepare(); err != nil {
 			s.opt.Log.Warn("next segment cannot be made ahead", "err", err)
 		}
-		if segments++; segments >= houseSegments || s.spaceShort() {
+		if segments++; segments >= houseSegments {
 			segments = 0
-			notify(s.houseDue)
+			notify(s.flushDue)
+		} else if s.spaceShort() || s.journalSpace().Full(s.living.Load()) {
+			notify(s.trimDue)
 		}
 	}
 }
@@ -92,30 +94,45 @@ func (s *Store) runKeeper(ctx context.Context) {
 	tick := time.NewTicker(houseEvery)
 	defer tick.Stop()
 	for {
+		due := true
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.failed:
 			return
-		case <-s.houseDue:
+		case <-s.trimDue:
+			due = false
+		case <-s.flushDue:
 		case <-tick.C:
 		}
-		if err := s.keepHouse(ctx); err != nil && ctx.Err() == nil {
+		if err := s.keepHouse(ctx, due); err != nil && ctx.Err() == nil {
 			s.opt.Log.Error("retention", "err", err)
 		}
 	}
 }
 
-func (s *Store) keepHouse(ctx context.Context) error {
+// keepHouse drops what nobody needs. Without flush it moves the index to the disk only where that
+// is what a segment waits for: each flush is a table for each kind of row, and a sync for each
+// table, which the journal's own syncs wait behind.
+func (s *Store) keepHouse(ctx context.Context, flush bool) error {
 	s.houseMu.Lock()
 	defer s.houseMu.Unlock()
 	if err := s.index.Reserve(); err != nil {
 		s.opt.Log.Warn("index has no ballast", "err", err)
 	}
+	if !flush {
+		waits, err := s.trim(ctx)
+		if err != nil {
+			return err
+		}
+		if !waits {
+			return s.reclaim()
+		}
+	}
 	if err := s.flush(ctx); err != nil {
 		return err
 	}
-	if err := s.trim(ctx); err != nil {
+	if _, err := s.trim(ctx); err != nil {
 		return err
 	}
 	return s.reclaim()
@@ -165,27 +182,33 @@ func (s *Store) flush(ctx context.Context) error {
 }
 
 // trim drops the oldest segments that nobody needs: past their age, or because space runs short,
-// what must be kept copied forward, and with the index on disk behind them.
-func (s *Store) trim(ctx context.Context) error {
+// what must be kept copied forward, and with the index on disk behind them. It tells whether the
+// index is what the next one waits for.
+func (s *Store) trim(ctx context.Context) (waits bool, err error) {
 	for _, segment := range s.journal.Segments() {
 		if segment.Current {
-			return nil
+			return false, nil
 		}
-		ok, err := s.trimOne(ctx, segment)
+		age := s.opt.Now().Sub(segment.LastTime)
+		old := s.opt.Retention.MaxAge > 0 && age > s.opt.Retention.MaxAge
+		short := s.spaceShort()
+		if !old && !short {
+			return false, nil
+		}
+		if segment.LastGroup > s.onDisk() {
+			return true, nil
+		}
+		ok, err := s.trimOne(ctx, segment, short)
 		if err != nil || !ok {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return false, nil
 }
 
-func (s *Store) trimOne(ctx context.Context, segment journal.SegmentInfo) (bool, error) {
-	age := s.opt.Now().Sub(segment.LastTime)
-	old := s.opt.Retention.MaxAge > 0 && age > s.opt.Retention.MaxAge
-	short := s.spaceShort()
-	if !old && !short || segment.LastGroup > s.onDisk() {
-		return false, nil
-	}
+func (s *Store) trimOne(
+	ctx context.Context, segment journal.SegmentInfo, short bool,
+) (bool, error) {
 	// Dead letters go with their segment only for want of space, and only where they are many.
 	keep := s.keepsLetter
 	survivors, err := s.survivors(segment, keep)
@@ -332,8 +355,9 @@ func (s *Store) dropSegment(segment journal.SegmentInfo, keep index.Keep) (bool,
 
 func (s *Store) spaceShort() bool {
 	space := s.journalSpace()
+	// What was dropped is free with the next segment; to drop more would not make that sooner.
 	return space.Total > 0 && (space.Used > space.Total/100*TrimShare ||
-		space.Free < 2*space.Floor(s.living.Load()))
+		space.Free+space.Waiting < 2*space.Floor(s.living.Load()))
 }
 
 func (g *spaceGauge) forget() {

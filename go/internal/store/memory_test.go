@@ -82,7 +82,8 @@ func TestMemoryDoesNotDependOnTheBacklog(t *testing.T) {
 	if len(page.Items) != 1 || page.Items[0].State != event.Pending {
 		t.Errorf("found %+v", page.Items)
 	}
-	if n := b.index.RowsRead() - rows; n > 10 {
+	// A row for each commit, of those that an id may be in.
+	if n := b.index.RowsRead() - rows; n > uint64(events)/1000 {
 		t.Errorf("%d rows read for one event by its sender's id", n)
 	}
 	if got := b.Lease(1, 1000, b.clock.Now()); len(got) != 1000 || got[0].ID != first {

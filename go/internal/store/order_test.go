@@ -134,7 +134,7 @@ func TestRetentionKeepsADeadLetterThatBlocks(t *testing.T) {
 			b.end(event.Done, b.wantLeased("filling", b.take(plain(string(make([]byte, 100<<10))))...)...)
 		}
 		b.clock.advance(25 * time.Hour)
-		b.must(b.keepHouse(context.Background()))
+		b.must(b.keepHouse(context.Background(), true))
 	}
 	fill()
 	b.restart()

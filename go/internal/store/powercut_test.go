@@ -124,7 +124,7 @@ func (d *cutDrill) run(steps int) {
 	for range steps {
 		if d.retains && d.rng.IntN(4) == 0 {
 			d.clock.advance(time.Duration(d.rng.Int64N(int64(12 * time.Hour))))
-			d.must(d.keepHouse(context.Background()))
+			d.must(d.keepHouse(context.Background(), true))
 		}
 		switch d.rng.IntN(12) {
 		case 0:
@@ -188,7 +188,8 @@ func (d *cutDrill) recovered(disk vfs.FS, notes []any) (err error) {
 			offered[n.id] = true
 		case promisedEvent:
 			e, ok := events[n.id]
-			if !ok && d.retains && (n.duplicate || delivered[n.id] == len(testRoutes.Routes[1].Destinations)) {
+			decided := n.duplicate || delivered[n.id] == len(testRoutes.Routes[1].Destinations)
+			if !ok && d.retains && decided {
 				continue
 			}
 			if !ok || (e.State == event.Duplicate) != n.duplicate {

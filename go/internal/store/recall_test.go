@@ -189,7 +189,8 @@ func TestASegmentThatIsThereAgainCarriesNothingTwice(t *testing.T) {
 		if b.spaceShort() {
 			b.houseMu.Lock() // against the keeper
 			b.must(b.flush(context.Background()))
-			b.must(b.trim(context.Background()))
+			_, err := b.trim(context.Background())
+			b.must(err)
 			b.houseMu.Unlock()
 		}
 	}

@@ -133,7 +133,7 @@ func TestAnIdleStoreWritesNothing(t *testing.T) {
 	b.put()
 	b.clock.advance(2 * time.Second)
 	b.must(b.Idle()) // the mark
-	b.must(b.keepHouse(context.Background()))
+	b.must(b.keepHouse(context.Background(), true))
 	files := func() map[string]string {
 		found := map[string]string{}
 		b.must(filepath.WalkDir(b.opt.Dir, func(path string, d fs.DirEntry, err error) error {
@@ -150,7 +150,7 @@ func TestAnIdleStoreWritesNothing(t *testing.T) {
 	for range 5 {
 		b.clock.advance(time.Minute)
 		b.must(b.Idle())
-		b.must(b.keepHouse(context.Background()))
+		b.must(b.keepHouse(context.Background(), true))
 		b.mu.Lock()
 		b.must(b.commit())
 		b.mu.Unlock()
@@ -227,5 +227,32 @@ func TestHeadroomEndsWhereTheStoreIsFull(t *testing.T) {
 			return
 		}
 		b.take(plain(body))
+	}
+}
+
+// TestRetentionDropsNoMoreThanSpaceNeeds goes through a disk several times. Files of dropped
+// segments become free with the next segment only, and what they will give back is counted.
+func TestRetentionDropsNoMoreThanSpaceNeeds(t *testing.T) {
+	const size = 16 // MiB, and as many segments
+	b := smallDisk(t, size)
+	body := string(make([]byte, 100<<10))
+	full, least := false, 1.0
+	for taken := 0; taken < 4*size*mib; taken += len(body) {
+		b.take(plain(body))
+		b.finishAll(b.lease(1))
+		b.put()
+		b.space.forget()
+		b.must(b.keepHouse(context.Background(), false))
+		s := b.look()
+		if s.Full {
+			t.Fatalf("full after %d bytes: %+v", taken, s)
+		}
+		share := float64(s.UsedBytes) / float64(s.TotalBytes)
+		if full = full || share > float64(TrimShare-10)/100; full {
+			least = min(least, share)
+		}
+	}
+	if !full || least < 0.5 {
+		t.Errorf("retention left %.0f %% of the space in use, full: %v", 100*least, full)
 	}
 }

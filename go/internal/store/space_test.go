@@ -37,7 +37,7 @@ func (b *bench) house() {
 	b.t.Helper()
 	for range 4 {
 		b.space.forget()
-		b.must(b.keepHouse(context.Background()))
+		b.must(b.keepHouse(context.Background(), true))
 	}
 }
 

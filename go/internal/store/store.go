@@ -47,7 +47,8 @@ type Store struct {
 	segment   uint64        // of the last group appended; under appendMu
 	fresh     []freshKey    // of the group under way; under appendMu
 	rolled    chan struct{} // a segment began, or space is short
-	houseDue  chan struct{}
+	flushDue  chan struct{} // the index is to go to the disk before its time
+	trimDue   chan struct{} // segments are to go, if any may
 
 	// mu guards all that follows, the index's writer side included.
 	mu        sync.Mutex
@@ -110,7 +111,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		queues: map[uint32]*queue{}, routes: map[uint32][]uint32{},
 		revived:  map[event.Seq]bool{},
 		deferred: map[deliveryID]event.Outcome{}, rolled: make(chan struct{}, 1),
-		houseDue: make(chan struct{}, 1),
+		flushDue: make(chan struct{}, 1), trimDue: make(chan struct{}, 1),
 	}
 	s.outbox.work = make(chan struct{}, 1)
 	s.handoff.init()
@@ -292,7 +293,8 @@ func (s *Store) follow(ctx context.Context, io index.Options, found *journal.Rec
 	if err := s.loadCatalogue(found); err != nil {
 		return err
 	}
-	s.loadFilters()
+	loaded := s.loadFilters()
+	s.awaitFilters(ctx, loaded, found.LastGroup-min(found.LastGroup, s.index.Meta().Applied))
 	if s.index.Meta().Applied == 0 {
 		if err := s.recall(ctx); err != nil {
 			return err

@@ -488,7 +488,7 @@ func TestRetentionKeepsWhatLives(t *testing.T) {
 		ids = append(ids, b.take(plain(body))...)
 	}
 	house := func() int {
-		b.must(b.keepHouse(context.Background()))
+		b.must(b.keepHouse(context.Background(), true))
 		return len(b.journal.Segments())
 	}
 	full := house()

@@ -25,7 +25,7 @@
 //	g dest chunk                an event that goes there lies in that chunk
 //	w type chunk                an event of that type lies in that chunk
 //	o chunk minute              an event of that chunk came late, received in that minute
-//	p part hash seq             event whose sender's id has that hash
+//	p part bucket seq           hashes of senders' ids, from that event on
 //	n type                      name of a type
 //	r id seq                    event that repeats the one with that id, while that one is kept
 //	c group                     the group tells of groups that are gone

@@ -27,7 +27,7 @@ var ErrDamaged = errors.New("index is damaged")
 
 // formatVersion counts changes of the rows that another version would misread or miss. An index of
 // another format is built again.
-const formatVersion = 5
+const formatVersion = 6
 
 // Options says how to open an index. FS nil is the operating system's; Log nil is slog.Default.
 type Options struct {
@@ -352,8 +352,9 @@ func engineOptions(o Options) *pebble.Options {
 	return po
 }
 
-// engineTime adds up what the engine's own work costs. The engine tells of its begin and its end
-// from the goroutine that does it, which keeps its thread in between.
+// engineTime adds up what the engine's own work costs, and lets it wait for the rest. The engine
+// tells of its begin and its end from a goroutine that does just that job, and whose thread ends
+// with it.
 type engineTime struct {
 	total atomic.Int64
 	began sync.Map // of jobs under way: the thread's time when they began
@@ -361,13 +362,13 @@ type engineTime struct {
 
 func (e *engineTime) begin(job int) {
 	runtime.LockOSThread()
+	thread.Yield()
 	e.began.Store(job, thread.Used())
 }
 
 func (e *engineTime) end(job int) {
 	if began, ok := e.began.LoadAndDelete(job); ok {
 		e.total.Add(int64(thread.Used() - began.(time.Duration)))
-		runtime.UnlockOSThread()
 	}
 }
 

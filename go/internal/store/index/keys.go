@@ -114,15 +114,15 @@ func lateKey(chunk, minute uint64) []byte {
 	return binary.BigEndian.AppendUint64(k, minute)
 }
 
-const (
-	senderIDPartBytes = 1 + 4 // of a key that all rows of a part begin with
-	senderIDKeyBytes  = senderIDPartBytes + 8 + 8
-)
+const senderIDPartBytes = 1 + 4 // of a key that all rows of a part begin with
 
-func senderIDKey(part uint32, hash uint64, seq event.Seq) []byte {
-	k := binary.BigEndian.AppendUint64(destKey(rowSenderID, part), hash)
+func senderIDKey(part uint32, bucket uint16, seq event.Seq) []byte {
+	k := binary.BigEndian.AppendUint16(senderIDPartKey(part), bucket)
 	return binary.BigEndian.AppendUint64(k, uint64(seq))
 }
+
+// senderIDPartKey sorts before all p rows of a part.
+func senderIDPartKey(part uint32) []byte { return destKey(rowSenderID, part) }
 
 func typeNameKey(number uint32) []byte { return destKey(rowTypeName, number) }
 

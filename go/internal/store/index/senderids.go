@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 
 	"sluice/go/internal/event"
@@ -11,7 +12,6 @@ import (
 
 // SenderIDPart is a stretch of the journal whose p rows lie together. Like those of k rows, parts
 // are of a bounded size, so that what is written once is not sorted again with all that follows.
-// Who looks for an id asks each part once.
 type SenderIDPart struct {
 	Number uint32    `json:"number"`
 	From   event.Seq `json:"from"` // of its first row
@@ -22,6 +22,26 @@ type senderID struct {
 	part uint32
 	hash uint64
 	seq  event.Seq
+}
+
+// The hashes of a part are spread over buckets. One row holds those of a bucket
+// that were written together, so that an event costs the engine a fraction of a row; who looks for
+// one reads the rows of one bucket. A row's key ends with the seq of its first event; its value is
+// for each event
+//
+//	seq less the first's (uvarint) │ end of the hash, 6 bytes
+const (
+	senderIDBits     = 9 // of a bucket
+	senderIDRest     = 6
+	senderIDRestMask = 1<<(8*senderIDRest) - 1
+)
+
+func (id *senderID) bucket() uint16 { return bucketOfHash(id.hash) }
+
+// bucketOfHash multiplies first, since ids that differ at their end alone have the same bits in
+// front.
+func bucketOfHash(hash uint64) uint16 {
+	return uint16(hash * 0x9e3779b97f4a7c15 >> (64 - senderIDBits))
 }
 
 // HashSenderID spreads the id that a sender gave its event over 64 bits, never 0. Several ids may
@@ -51,16 +71,23 @@ func (x *Index) AddSenderID(seq event.Seq, hash uint64) {
 
 func (x *Index) putSenderIDs(p *put) {
 	slices.SortFunc(x.senderIDs, func(a, b senderID) int {
-		return cmp.Or(cmp.Compare(a.part, b.part), cmp.Compare(a.hash, b.hash),
+		return cmp.Or(cmp.Compare(a.part, b.part), cmp.Compare(a.bucket(), b.bucket()),
 			cmp.Compare(a.seq, b.seq))
 	})
-	for _, id := range x.senderIDs {
-		key, _ := p.setDeferred(senderIDKeyBytes, 0)
-		key[0] = rowSenderID
-		binary.BigEndian.PutUint32(key[1:], id.part)
-		binary.BigEndian.PutUint64(key[5:], id.hash)
-		binary.BigEndian.PutUint64(key[13:], uint64(id.seq))
-		p.finish()
+	for from := 0; from < len(x.senderIDs); {
+		first := &x.senderIDs[from]
+		p.value = p.value[:0]
+		for ; from < len(x.senderIDs); from++ {
+			id := &x.senderIDs[from]
+			if id.part != first.part || id.bucket() != first.bucket() {
+				break
+			}
+			p.value = binary.AppendUvarint(p.value, uint64(id.seq-first.seq))
+			var rest [8]byte
+			binary.BigEndian.PutUint64(rest[:], id.hash)
+			p.value = append(p.value, rest[8-senderIDRest:]...)
+		}
+		p.set(senderIDKey(first.part, first.bucket(), first.seq), p.value)
 	}
 }
 
@@ -69,7 +96,7 @@ func (x *Index) trimSenderIDs(p *put, end event.Seq) {
 	parts := &x.meta.SenderIDs
 	for len(*parts) > 1 && (*parts)[1].From < end {
 		number := (*parts)[0].Number
-		p.deleteRange(senderIDKey(number, 0, 0), senderIDKey(number+1, 0, 0))
+		p.deleteRange(senderIDPartKey(number), senderIDPartKey(number+1))
 		*parts = (*parts)[1:]
 	}
 }
@@ -111,20 +138,56 @@ func (x *Index) bySenderID(q *Query, yield func(*Record) bool) error {
 
 func (x *Index) bySenderIDIn(part uint32, q *Query, from event.Seq,
 	yield func(*Record) bool) (more bool, err error) {
-	it, err := x.iter(senderIDKey(part, q.SenderID, from), senderIDKey(part, q.SenderID, q.Before))
+	bucket := bucketOfHash(q.SenderID)
+	it, err := x.iter(senderIDKey(part, bucket, 0), senderIDKey(part, bucket, q.Before))
 	if err != nil {
 		return false, err
 	}
-	begin, step := direction(it, !q.Oldest)
-	for ok := begin(); ok; ok = step() {
+	var seqs []event.Seq
+	for ok := it.First(); ok; ok = it.Next() {
 		x.read.Add(1)
-		r, err := x.Get(seqAt(it.Key()))
-		if err != nil {
+		if seqs, err = appendSenders(seqs, seqAt(it.Key()), it.Value(), q.SenderID); err != nil {
 			return false, errors.Join(err, it.Close())
 		}
+	}
+	if err := closeIter(it); err != nil {
+		return false, err
+	}
+	slices.Sort(seqs)
+	if !q.Oldest {
+		slices.Reverse(seqs)
+	}
+	for _, seq := range seqs {
+		if seq < from || seq >= q.Before {
+			continue
+		}
+		r, err := x.Get(seq)
+		if err != nil {
+			return false, err
+		}
 		if r != nil && !yield(r) {
-			return false, closeIter(it)
+			return false, nil
 		}
 	}
-	return true, closeIter(it)
+	return true, nil
+}
+
+// appendSenders appends the events of a p row whose id has a hash.
+func appendSenders(
+	seqs []event.Seq, first event.Seq, row []byte, hash uint64,
+) ([]event.Seq, error) {
+	c := cursor{b: row}
+	for len(c.b) > 0 {
+		seq := first + event.Seq(c.uvarint())
+		rest := c.bytes(senderIDRest)
+		if c.bad {
+			return nil, fmt.Errorf("%w: row of senders' ids at event %d: %w", ErrDamaged, first, errShort)
+		}
+		var b [8]byte
+		copy(b[8-senderIDRest:], rest)
+		if binary.BigEndian.Uint64(b[:]) == hash&senderIDRestMask {
+			seqs = append(seqs, seq)
+		}
+	}
+	return seqs, nil
 }

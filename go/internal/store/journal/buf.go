@@ -43,6 +43,9 @@ func (b *Buf) Release() {
 	}
 }
 
+// poolBytes is what is kept of buffers that nobody holds: those of four of the largest groups.
+const poolBytes = 4 * GroupBytesMax
+
 // bufPool hands out buffers by powers of two and keeps some of those that come back, so that
 // steady traffic maps no memory.
 type bufPool struct {
@@ -61,10 +64,8 @@ func sizeClass(size int64) int {
 func (p *bufPool) get(size int64) (*Buf, error) {
 	class := sizeClass(size)
 	p.mu.Lock()
-	if list := p.free[class]; len(list) > 0 {
-		b := list[len(list)-1]
-		p.free[class] = list[:len(list)-1]
-		p.freeSize -= int64(len(b.data))
+	if len(p.free[class]) > 0 {
+		b := p.pop(class)
 		p.mu.Unlock()
 		b.holders.Store(1)
 		return b, nil
@@ -83,18 +84,38 @@ func (p *bufPool) get(size int64) (*Buf, error) {
 	return b, nil
 }
 
+// put takes a buffer back. Where that is more than what is kept, buffers of other sizes go first:
+// what comes back is what traffic needs now.
 func (p *bufPool) put(b *Buf) {
+	class, size := sizeClass(int64(len(b.data))), int64(len(b.data))
 	p.mu.Lock()
-	if p.freeSize+int64(len(b.data)) <= p.keep {
-		class := sizeClass(int64(len(b.data)))
-		p.free[class] = append(p.free[class], b)
-		p.freeSize += int64(len(b.data))
-		p.mu.Unlock()
-		return
+	var gone []*Buf
+	for other := 0; other < len(p.free) && p.freeSize+size > p.keep; other++ {
+		for other != class && len(p.free[other]) > 0 && p.freeSize+size > p.keep {
+			gone = append(gone, p.pop(other))
+		}
 	}
-	p.mapped--
+	if p.freeSize+size <= p.keep {
+		p.free[class] = append(p.free[class], b)
+		p.freeSize += size
+	} else {
+		gone = append(gone, b)
+	}
+	p.mapped -= len(gone)
 	p.mu.Unlock()
-	unmap(b)
+	for _, b := range gone {
+		unmap(b)
+	}
+}
+
+// pop takes the last one of a class, which the processor's cache knows best. p.mu is held.
+func (p *bufPool) pop(class int) *Buf {
+	list := p.free[class]
+	b := list[len(list)-1]
+	list[len(list)-1] = nil
+	p.free[class] = list[:len(list)-1]
+	p.freeSize -= int64(len(b.data))
+	return b
 }
 
 // close unmaps what is idle; buffers still held are unmapped when they come back.

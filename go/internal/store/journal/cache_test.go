@@ -2,6 +2,7 @@ package journal
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -70,4 +71,47 @@ func TestTheCacheHoldsTheLastGroupsThatWereNotForgotten(t *testing.T) {
 		t.Errorf("%d bytes of %d buffers came back", pool.freeSize, pool.mapped)
 	}
 	pool.close()
+}
+
+// A pool that is full of buffers of one size keeps what another size gives back, and stays within
+// its bound.
+func TestThePoolFollowsTheSizesThatAreAskedFor(t *testing.T) {
+	const small, large = BlockSize, 4 * BlockSize
+	pool := bufPool{keep: 2 * large}
+	var list []*Buf
+	for range 2 * large / small {
+		b, err := pool.get(small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, b)
+	}
+	for _, b := range list {
+		b.Release()
+	}
+	for round := range 3 {
+		var pair [2]*Buf
+		for i := range pair {
+			b, err := pool.get(large)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pair[i] = b
+		}
+		if round > 0 && (!slices.Contains(list, pair[0]) || !slices.Contains(list, pair[1])) {
+			t.Fatalf("round %d maps memory anew", round)
+		}
+		list = pair[:]
+		for _, b := range pair {
+			b.Release()
+		}
+		if pool.freeSize > pool.keep || pool.mapped != 2 {
+			t.Fatalf("round %d: %d bytes are kept of %d, in %d buffers", round, pool.freeSize,
+				pool.keep, pool.mapped)
+		}
+	}
+	pool.close()
+	if pool.mapped != 0 {
+		t.Errorf("%d buffers are left", pool.mapped)
+	}
 }

@@ -114,7 +114,7 @@ func newJournal(o Options) *Journal {
 		nextFile: 1, nextSegment: 1, nextGroup: 1,
 		lanes: map[event.LaneID]uint64{},
 		cache: cache{max: o.CacheBytes},
-		pool:  bufPool{keep: o.CacheBytes / 4},
+		pool:  bufPool{keep: poolBytes},
 	}
 }
 

@@ -1,10 +1,13 @@
-// Package thread tells what a stage of the work behind a verdict costs: it gives one a thread of
-// its own, under a name that the system's tools show, or measures another now and then.
+// Package thread tells what a stage of the work behind a verdict costs, and lets some of it wait
+// for the rest: it gives a stage a thread of its own, under a name that the system's tools show,
+// or measures another now and then.
 //
-// It starts nothing and schedules nothing: a goroutine that owns its thread is run like any other.
+// It starts nothing. Who runs first the kernel decides, among threads: the runtime must have more
+// of them than there are stages that compute for milliseconds (see Spread).
 package thread
 
 import (
+	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -23,6 +26,31 @@ func Own(name string) {
 	copy(text[:nameMax], name)
 	// A thread without a name works as well.
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&text[0])), 0, 0, 0)
+}
+
+// niceness of what Yield lets wait: a tenth of a share beside work that is not nice (sched(7)), so
+// that it goes on even where that never rests.
+const niceness = 10
+
+// Yield lets other work go before what the calling goroutine does on its thread from now on. The
+// thread cannot become what it was: the goroutine must be locked to it and end locked, whereupon
+// the runtime ends the thread too.
+func Yield() {
+	// Without it the work is done as well, at the cost of what others wait.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
+}
+
+// spreadMin is how many goroutines may compute at once at the least: intake, committer, applier and
+// one of the index engine's.
+const spreadMin = 4
+
+// Spread lets the kernel share out the processors among the stages where there are fewer of them
+// than stages. The runtime's own turns are of 10 ms: for so long the index would hold up an
+// acknowledgement that is ready. GOMAXPROCS in the environment has the last word.
+func Spread() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(spreadMin, runtime.GOMAXPROCS(0)))
+	}
 }
 
 // Used is the CPU time that the calling thread has taken; of use while its goroutine is locked to

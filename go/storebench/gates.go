@@ -1,0 +1,221 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/go/storebench/meter"
+)
+
+// The bounds of the gates.
+const (
+	rawLeast     = 0.80 // of the best way to write the same bytes
+	insertsLeast = 10.0 // times the rate of single inserts at the same concurrency
+	copyLeast    = 3.0  // times the rate of the best COPY at no higher latency
+	cpuMost      = 15.0 // µs of a life
+	deviceMost   = 1.3  // bytes for one, of a life with groups of deviceFrom and more
+	deviceFrom   = 64
+	stallMost    = 3.0  // p99.9 of a group in p99s of the bare disk
+	sagMost      = 0.20 // of the first fifth's rate, in the last fifth
+	openMost     = 5 * time.Second
+)
+
+// verdict is one gate, judged or not.
+type verdict struct {
+	name   string
+	shown  string
+	met    bool
+	judged bool
+}
+
+// gates gives the verdicts of what was measured.
+func gates(t *table) (list []verdict) {
+	var sizes []int
+	for _, k := range t.of("append") {
+		if k.subject == "journal" && !slices.Contains(sizes, k.size) {
+			sizes = append(sizes, k.size)
+		}
+	}
+	for _, size := range sizes {
+		list = append(list, ofRaw(t, size), ofInserts(t, size), ofCopies(t, size))
+	}
+	for _, k := range t.of("life") {
+		list = append(list, ofLife(k, t.rows[k])...)
+	}
+	for _, k := range t.of("steady") {
+		if k.subject == "steady" {
+			alone := t.rows[key{"steady", bareDisk, k.size, k.group}]
+			list = append(list, ofStalls(t.rows[k], alone), ofSag(t.rows[k]))
+		}
+	}
+	for _, k := range t.of("open") {
+		if k.subject == "open" {
+			list = append(list, ofOpen(t.rows[k]))
+		}
+	}
+	return slices.DeleteFunc(list, func(v verdict) bool { return v.shown == "" })
+}
+
+// printGates prints the verdicts and counts the gates that were judged and missed.
+func printGates(out io.Writer, t *table) (missed int) {
+	fmt.Fprintln(out, "\ngates")
+	for _, v := range gates(t) {
+		word := "met      "
+		switch {
+		case !v.judged:
+			word = "unjudged "
+		case !v.met:
+			word = "MISSED   "
+			missed++
+		}
+		fmt.Fprintf(out, "  %s %s: %s\n", word, v.name, v.shown)
+	}
+	return missed
+}
+
+// ofRaw holds the journal against the best of the bare disk, at each group.
+func ofRaw(t *table, size int) verdict {
+	v := verdict{met: true, name: fmt.Sprintf(
+		"journal, %d bytes: at least %.0f %% of the best way to write the same bytes", size,
+		rawLeast*100)}
+	var shown []string
+	for _, k := range t.of("append") {
+		if k.subject != "journal" || k.size != size {
+			continue
+		}
+		var best *meter.Result
+		for name := range raws {
+			r := t.rows[key{"append", name, size, k.group}]
+			if r != nil && r.Events > 0 && (best == nil || r.PerSecond() > best.PerSecond()) {
+				best = r
+			}
+		}
+		if best == nil {
+			continue
+		}
+		got, mark := t.rows[k].PerSecond()/best.PerSecond(), ""
+		if noisy(best) || noisy(t.rows[k]) {
+			mark = " ~"
+		} else {
+			v.judged, v.met = true, v.met && got >= rawLeast
+		}
+		shown = append(shown, fmt.Sprintf("%d: %.0f %% of %s%s", k.group, got*100,
+			best.Case.Subject, mark))
+	}
+	v.shown = strings.Join(shown, ", ")
+	return v
+}
+
+// ofInserts compares at the most connections that insert: there both sides share their syncs.
+func ofInserts(t *table, size int) verdict {
+	v := verdict{name: fmt.Sprintf(
+		"journal, %d bytes: groups of %d at least %.0fx Postgres' single rows by as many connections",
+		size, insertConnectionsMax, insertsLeast)}
+	j := t.find("journal", size, insertConnectionsMax)
+	p := t.find("postgres-insert", size, insertConnectionsMax)
+	if j == nil || p == nil {
+		return v
+	}
+	got := j.PerSecond() / p.PerSecond()
+	v.met, v.judged, v.shown = got >= insertsLeast, !noisy(j) && !noisy(p), fmt.Sprintf("%.1fx", got)
+	return v
+}
+
+// ofCopies compares the best COPY with the best row of the journal whose groups took no longer.
+func ofCopies(t *table, size int) verdict {
+	v := verdict{name: fmt.Sprintf(
+		"journal, %d bytes: at least %.0fx Postgres' best COPY, at p50 and p99 no higher than its",
+		size, copyLeast)}
+	best := t.best("postgres-copy", size, func(*meter.Result) bool { return true })
+	if best == nil {
+		return v
+	}
+	j := t.best("journal", size, func(r *meter.Result) bool {
+		return r.Times.Quantile(0.5) <= best.Times.Quantile(0.5) &&
+			r.Times.Quantile(0.99) <= best.Times.Quantile(0.99)
+	})
+	if j == nil {
+		v.judged, v.shown = !noisy(best), "no group of the journal is as fast"
+		return v
+	}
+	got := j.PerSecond() / best.PerSecond()
+	v.met, v.judged = got >= copyLeast, !noisy(j) && !noisy(best)
+	v.shown = fmt.Sprintf("%.1fx; groups of %d at p99 %s ms beside %d at %s ms", got, j.Case.Group,
+		short(j.Times.Milliseconds(0.99)), best.Case.Group, short(best.Times.Milliseconds(0.99)))
+	return v
+}
+
+// best gives the fastest row of a subject among those that fit.
+func (t *table) best(subject string, size int, fits func(*meter.Result) bool) (best *meter.Result) {
+	for _, k := range t.of("append", "peers") {
+		r := t.rows[k]
+		if k.subject == subject && k.size == size && fits(r) &&
+			(best == nil || r.PerSecond() > best.PerSecond()) {
+			best = r
+		}
+	}
+	return best
+}
+
+// ofLife judges nothing that was over before retention had to work.
+func ofLife(k key, r *meter.Result) []verdict {
+	name := fmt.Sprintf("life, %d bytes, groups of %d: ", k.size, k.group)
+	list := []verdict{{
+		name:  name + fmt.Sprintf("at most %.0f µs of CPU an event", cpuMost),
+		shown: short(r.CPUMicros()) + " µs", met: r.CPUMicros() <= cpuMost,
+		judged: !noisy(r) && trims(r),
+	}}
+	if k.group >= deviceFrom && r.Amplification() >= 0 {
+		list = append(list, verdict{
+			name:  name + fmt.Sprintf("at most %.1f device bytes per frame byte", deviceMost),
+			shown: fmt.Sprintf("%.2f", r.Amplification()), met: r.Amplification() <= deviceMost,
+			judged: !noisy(r) && trims(r),
+		})
+	}
+	return list
+}
+
+// ofStalls compares with the bare disk right before and after, which nobody else used then.
+func ofStalls(r, alone *meter.Result) verdict {
+	v := verdict{name: fmt.Sprintf(
+		"steady: p99.9 of a group at most %.0fx the p99 of a bare write before and after",
+		stallMost)}
+	if alone == nil || alone.Events == 0 {
+		return v
+	}
+	disk, got := alone.Times.Milliseconds(0.99), r.Times.Milliseconds(0.999)
+	v.met, v.judged = got <= stallMost*disk, !noisy(r) && !noisy(alone)
+	v.shown = fmt.Sprintf("%s ms, bound %s ms (beside it a bare write took p99 %s ms)", short(got),
+		short(stallMost*disk), short(r.Probe.Milliseconds(0.99)))
+	return v
+}
+
+func ofSag(r *meter.Result) verdict {
+	v := verdict{name: fmt.Sprintf(
+		"steady: the last fifth at most %.0f %% slower than the first", sagMost*100)}
+	fifth := len(r.Seconds) / 5
+	if fifth == 0 {
+		return v
+	}
+	sum := func(list []meter.Second) (n float64) {
+		for _, s := range list {
+			n += float64(s.Finished)
+		}
+		return n / float64(len(list))
+	}
+	first, last := sum(r.Seconds[:fifth]), sum(r.Seconds[len(r.Seconds)-fifth:])
+	v.met, v.judged = last >= (1-sagMost)*first, !noisy(r)
+	v.shown = fmt.Sprintf("%s/s, then %s/s", rate(first), rate(last))
+	return v
+}
+
+func ofOpen(r *meter.Result) verdict {
+	took := r.Times.Max
+	return verdict{
+		name:  fmt.Sprintf("open with %d pending, after a kill: under %v", r.Events, openMost),
+		shown: fmt.Sprintf("%.2f s", took.Seconds()), met: took < openMost, judged: !noisy(r),
+	}
+}

@@ -25,6 +25,7 @@ modes, by what a 2xx means
   nethttp-fsync     the same, and the event is appended and synced, one sync a request
   nethttp-group     the same, one sync for all that arrived during the last one
   nethttp-postgres  the same, one INSERT a request (--postgres URL is required)
+  nethttp-copy      the same, one COPY for all that came while the last ones ran (--postgres URL)
   nethttp-slots     the same, in front of a synthetic store of --slots servers, with --limit
                     requests at once; each line on standard input sets the store anew
   sink              no webhooks: a destination that answers everything at once
@@ -105,6 +106,8 @@ func run(ctx context.Context, mode string, o options) error {
 		keep, err = openGrouped(o.file)
 	case "nethttp-postgres":
 		keep, err = openPostgres(ctx, o.postgres, o.pool)
+	case "nethttp-copy":
+		keep, err = openCopied(ctx, o.postgres, o.pool)
 	case "nethttp-slots":
 		return slots(ctx, o)
 	case "sink":

@@ -161,6 +161,35 @@ func TestPostgresKeepsEachDeliveryOnce(t *testing.T) {
 	}
 }
 
+func TestACopyAcknowledgesWhatIsInTheTable(t *testing.T) {
+	url := os.Getenv("SLUICE_BENCH_POSTGRES")
+	if url == "" {
+		t.Skip("SLUICE_BENCH_POSTGRES names no database")
+	}
+	s, err := openCopied(t.Context(), url, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	const senders, each = 50, 20
+	var sent sync.WaitGroup
+	for n := range senders {
+		sent.Go(func() {
+			for i := range each {
+				if err := s.keep(t.Context(), fmt.Sprint(n, "-", i), []byte("x")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	sent.Wait()
+	var rows int
+	row := s.(*copied).pool.QueryRow(t.Context(), "SELECT count(DISTINCT delivery) FROM bench_copied")
+	if err := row.Scan(&rows); err != nil || rows != senders*each {
+		t.Fatalf("%d rows, %v", rows, err)
+	}
+}
+
 func TestServesAndStops(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

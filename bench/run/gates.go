@@ -20,6 +20,7 @@ var (
 	ringWide = key{"ring", 1024, 256}
 	durable  = key{"durable", 1024, 256}
 	insert   = key{"nethttp-postgres", 1024, 64}
+	copying  = key{"nethttp-copy", 1024, 256}
 )
 
 var gates = []gate{
@@ -58,6 +59,13 @@ var gates = []gate{
 		func(r []row) (bool, string) {
 			got := r[0].cpuUs() / r[1].cpuUs()
 			return got >= 10, fmt.Sprintf("%.1fx", got)
+		}},
+	{"durable: at least 2.5x the requests of net/http + COPY",
+		[]key{copying, durable},
+		func(r []row) (bool, string) {
+			got := r[1].closed.OKPerS / r[0].closed.OKPerS
+			return got >= 2.5, fmt.Sprintf("%.1fx, at %.1fx less CPU a request", got,
+				r[0].cpuUs()/r[1].cpuUs())
 		}},
 }
 

@@ -21,7 +21,7 @@ func (k key) String() string {
 
 var subjects = []string{
 	"ring", "durable", "nethttp-hmac", "nethttp-fsync", "nethttp-group", "nethttp-postgres",
-	"rawdisk",
+	"nethttp-copy", "rawdisk",
 }
 
 // readScenario reads lines of `SUBJECT BODY CONNECTIONS`; `#` begins a comment.

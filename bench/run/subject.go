@@ -48,7 +48,7 @@ func start(o options, k key, dir string) (*subject, error) {
 			url: g.base + "/hooks/github", metrics: g.metrics, stop: g.stop,
 			usage: func() (usage, error) { return sluiceUsage(g.cmd.Process.Pid, g.metrics) },
 		}, nil
-	case "nethttp-postgres":
+	case "nethttp-postgres", "nethttp-copy":
 		if o.postgres == "" {
 			return nil, fmt.Errorf("%w: no --postgres URL", errLeftOut)
 		}
@@ -59,7 +59,7 @@ func start(o options, k key, dir string) (*subject, error) {
 	}
 	read := func() (usage, error) {
 		u, err := peerUsage(p.cmd.Process.Pid)
-		if err == nil && k.subject == "nethttp-postgres" {
+		if err == nil && (k.subject == "nethttp-postgres" || k.subject == "nethttp-copy") {
 			u["store"] = postgresUsage()
 		}
 		return u, err

@@ -111,6 +111,9 @@ func TestAStallAndASagAreSeen(t *testing.T) {
 	var rows table
 	rows.add("steady", measured(bareDisk, 256, 100, time.Millisecond))
 	r := measured("steady", 256, 100, 4*time.Millisecond)
+	for range 100 {
+		r.Probe.Note(time.Millisecond)
+	}
 	for n := range 10 {
 		r.Seconds = append(r.Seconds, meter.Second{Finished: 100 - 3*n})
 	}

@@ -21,6 +21,32 @@ import (
 //   - which events of later segments repeat one that goes: carry;
 //   - the latest received time, where the events behind do not tell it: carry.
 
+// carryShare is the part of the journal's space that open dedup keys may take: with each turn of the
+// journal they are written again, and each segment that goes is read for them. Where they are more
+// they are left behind, see Stats.KeysLeft: a start without an index then takes a repeat of what
+// is gone for new.
+const carryShare = 16
+
+// keysFit tells whether the keys whose windows are open are few enough to be carried forward, and
+// says so when that changes. s.mu is held.
+func (s *Store) keysFit() bool {
+	keys, total := s.index.DedupKeys(), s.journalSpace().Total
+	fit := keys <= uint64(total/s.opt.carryShare/journal.CarriedKeyBytes)
+	if s.keysLeft.Swap(!fit) != fit {
+		return fit
+	}
+	if fit {
+		s.opt.Log.Info("dedup keys are few enough again to be carried forward", "keys", keys)
+	} else {
+		s.opt.Log.Warn("the open dedup windows hold more keys than are carried forward when "+
+			"segments go: should the index be lost as well, what repeats a dropped event is "+
+			"delivered again",
+			"keys", keys, "journal_bytes", total,
+			"mend", "shorten dedup, or give the journal more space")
+	}
+	return fit
+}
+
 // carryWait is how long a trim waits until what it carries forward is durable, where space is
 // short. Beyond it, room for new events counts more than that a repeat is known as one after the
 // index was lost, too.
@@ -69,6 +95,7 @@ type carrier struct {
 	list    []*journal.Carried
 	at      journal.Carried // what every record of the list begins with
 	repeats []index.Repeat
+	keys    bool // are carried
 	living  func(until int64) bool
 }
 
@@ -77,6 +104,7 @@ func (c *carrier) gather(segment journal.SegmentInfo) error {
 	c.s.mu.Lock()
 	err := c.s.commit()
 	meta := *x.Meta()
+	c.keys = c.s.keysFit()
 	c.s.mu.Unlock()
 	if segment.LastGroup <= meta.Trimmed || err != nil {
 		return err // it was dropped before, and a crash came before that was on the disk
@@ -98,7 +126,7 @@ func (c *carrier) gather(segment journal.SegmentInfo) error {
 	for _, r := range repeats {
 		c.addRepeat(r)
 	}
-	if before || meta.Window > 0 && c.living(stretch.Horizon+meta.Window) {
+	if before || c.keys && meta.Window > 0 && c.living(stretch.Horizon+meta.Window) {
 		if err := c.scan(segment, stretch); err != nil {
 			return err
 		}
@@ -129,7 +157,7 @@ func (c *carrier) addRepeat(r index.Repeat) {
 }
 
 func (c *carrier) addKey(k journal.CarriedKey) {
-	if c.living(k.Until) {
+	if c.keys && c.living(k.Until) {
 		to := c.record()
 		to.Keys = append(to.Keys, k)
 	}

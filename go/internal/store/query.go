@@ -350,6 +350,7 @@ func (s *Store) Stats() Stats {
 		JournalBytes: space.UsedBytes, Events: meta.Counts.Events, Durable: s.journal.Durable(),
 		Applied: meta.Applied, Flushed: s.flushed, Writable: space.Writable, Oldest: space.Oldest,
 		Undelivered: s.undelivered(), DeadDropped: s.deadGone,
+		KeysLeft: s.keysLeft.Load(),
 		CPU: CPU{
 			Committer: s.committer.Total(), Applier: time.Duration(s.applier.Load()),
 			Engine: s.index.Background(),

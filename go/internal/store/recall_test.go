@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"sluice/go/internal/event"
 	"sluice/go/internal/store/index"
+	"sluice/go/internal/store/journal"
 )
 
 // keyed is an event to destination 1 whose window is 30 hours.
@@ -133,6 +135,67 @@ func TestKeysOfEventsThatWentForSpaceAreKnownWithoutTheIndex(t *testing.T) {
 	again := b.take(keyed(1, "x"))[0]
 	if got := b.state(again); got != event.Pending {
 		t.Errorf("behind the window an event of the same id is %s", got)
+	}
+}
+
+// TestKeysThatAreTooManyAreLeftBehind has the bound on them fall and rise again. What repeats an
+// event is known as a repeat where it was taken before, whatever becomes of the keys.
+func TestKeysThatAreTooManyAreLeftBehind(t *testing.T) {
+	b := smallDisk(t, 24)
+	body := string(make([]byte, 100<<10))
+	turn := func() { // until all segments are others, on the disk as well
+		for last, more := b.Durable(), 12; more > 0; {
+			b.take(plain(body))
+			b.end(event.Done, b.lease(1)...)
+			b.house()
+			if b.journal.Segments()[0].FirstGroup > last {
+				more--
+			}
+		}
+	}
+	written := func(keys byte) (carried int) {
+		before := b.Durable()
+		for key := range keys {
+			b.take(keyed(key+1, "x"))
+		}
+		repeat := b.take(keyed(1, "x"))[0]
+		b.end(event.Done, b.lease(1)...)
+		turn()
+		if _, err := b.Event(repeat); !errors.Is(err, ErrNotFound) {
+			t.Errorf("the repeat is there still: %v", err)
+		}
+		b.must(b.journal.Replay(before, func(g *journal.Group) error {
+			for i := range g.Frames {
+				if f := &g.Frames[i]; f.Kind == journal.KindCarried {
+					c, err := f.Carried()
+					b.must(err)
+					carried += len(c.Keys)
+				}
+			}
+			return nil
+		}))
+		return carried
+	}
+	b.opt.carryShare = b.journalSpace().Total / (2 * journal.CarriedKeyBytes) // two keys fit
+	b.Store.opt.carryShare = b.opt.carryShare
+	if n := written(3); n != 0 || !b.Stats().KeysLeft {
+		t.Errorf("%d keys are carried where three are too many, %v", n, b.Stats().KeysLeft)
+	}
+	b.loseIndex()
+	again := b.take(keyed(1, "x"))[0]
+	if got := b.state(again); got != event.Pending {
+		t.Errorf("what repeats a key left behind is %s", got)
+	}
+	b.end(event.Done, b.lease(1)...)
+	b.clock.advance(96 * time.Hour) // the windows are over
+	b.take(plain("x"))
+	b.end(event.Done, b.lease(1)...)
+	if n := written(2); n < 2 || b.Stats().KeysLeft {
+		t.Errorf("%d keys are carried where two are few enough, %v", n, b.Stats().KeysLeft)
+	}
+	b.loseIndex()
+	if got := b.state(b.take(keyed(2, "x"))[0]); got != event.Duplicate {
+		t.Errorf("what repeats a key that was carried is %s", got)
 	}
 }
 

@@ -72,9 +72,11 @@ type Store struct {
 	applied atomic.Uint64
 	living  atomic.Int64 // deliveries
 	defers  atomic.Bool  // deferred may hold something
-	oldest  atomic.Int64 // received time of the oldest event kept; 0: none
-	space   spaceGauge
-	houseMu sync.Mutex
+	// keysLeft tells that dedup keys are not carried forward.
+	keysLeft atomic.Bool
+	oldest   atomic.Int64 // received time of the oldest event kept; 0: none
+	space    spaceGauge
+	houseMu  sync.Mutex
 
 	failOnce sync.Once
 	failed   chan struct{}
@@ -151,6 +153,9 @@ func (o *Options) setDefaults() {
 	if o.elapsed == nil {
 		opened := time.Now()
 		o.elapsed = func() time.Duration { return time.Since(opened) }
+	}
+	if o.carryShare == 0 {
+		o.carryShare = carryShare
 	}
 	if o.progress == 0 {
 		o.progress = progressEvery
@@ -527,6 +532,8 @@ func (s *Store) abandon() error {
 type seams struct {
 	indexFS pebblevfs.FS // instead of the operating system's
 	window  int          // instead of windowMax
+	// carryShare is instead of the constant.
+	carryShare int64
 	// progress is instead of progressEvery.
 	progress time.Duration
 	// elapsed is a clock that is never set, for leases; instead of the system's.

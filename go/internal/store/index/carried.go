@@ -183,6 +183,16 @@ func (x *Index) RestoreDedup(d Dedup) error {
 	return nil
 }
 
+// DedupKeys is how many keys the days hold that may still decide. It belongs to the writer.
+func (x *Index) DedupKeys() (keys uint64) {
+	for _, b := range x.buckets {
+		if b.day >= x.meta.LivingDay() {
+			keys += uint64(b.Part)*uint64(x.partKeys) + uint64(b.Keys)
+		}
+	}
+	return keys
+}
+
 // DedupLives tells whether a window that ends at until may still decide.
 func (m *Meta) DedupLives(until int64) bool { return dayOf(until) >= m.LivingDay() }
 

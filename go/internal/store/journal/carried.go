@@ -50,15 +50,16 @@ type CarriedRepeat struct {
 const (
 	// CarriedMax bounds the keys and repeats of one Carried, which takes 720 KB then.
 	CarriedMax = 16 << 10
+	// CarriedKeyBytes is what a key takes.
+	CarriedKeyBytes = 4 + 8 + 16 + 16
 
-	carriedKeyBytes    = 4 + 8 + 16 + 16
 	carriedRepeatBytes = 8 + 16
 )
 
 var errCarried = errors.New("malformed record of what is carried forward")
 
 func (c *Carried) size() int {
-	return lineSize + carriedKeyBytes*len(c.Keys) + carriedRepeatBytes*len(c.Repeats)
+	return lineSize + CarriedKeyBytes*len(c.Keys) + carriedRepeatBytes*len(c.Repeats)
 }
 
 func (c *Carried) encode() []byte {
@@ -91,7 +92,7 @@ func (f *Frame) Carried() (*Carried, error) {
 	keys, repeats := int(le.Uint32(b[16:])), int(le.Uint32(b[20:]))
 	c := &Carried{Last: le.Uint64(b), Horizon: int64(le.Uint64(b[8:]))}
 	b = b[lineSize:]
-	if len(b) < carriedKeyBytes*keys+carriedRepeatBytes*repeats {
+	if len(b) < CarriedKeyBytes*keys+carriedRepeatBytes*repeats {
 		return nil, fmt.Errorf("%w: %d bytes for %d keys and %d repeats", errCarried, len(b), keys,
 			repeats)
 	}
@@ -100,7 +101,7 @@ func (f *Frame) Carried() (*Carried, error) {
 			Source: le.Uint32(b), Until: int64(le.Uint64(b[4:])), Key: [16]byte(b[12:28]),
 			First: event.ID(b[28:44]),
 		})
-		b = b[carriedKeyBytes:]
+		b = b[CarriedKeyBytes:]
 	}
 	for range repeats {
 		c.Repeats = append(c.Repeats, CarriedRepeat{

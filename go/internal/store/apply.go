@@ -176,9 +176,6 @@ func (s *Store) apply(g *journal.Group) error {
 	}
 	for i := range g.Frames {
 		f := &g.Frames[i]
-		if f.Kind == journal.KindCarried {
-			s.index.AddCarried(g.Number)
-		}
 		if f.Kind != journal.KindEvent {
 			continue
 		}
@@ -343,13 +340,15 @@ func (s *Store) dedup(r *index.Record, f *journal.Frame, c shmabi.CLine) (first 
 	}
 	if ok {
 		s.recent.put(recentKey{r.Source, key}, recentEvent{id: known.First, until: known.Until})
-		s.index.AddRepeat(index.Repeat{Seq: r.Seq, First: known.First})
+		s.index.AddRepeat(index.Repeat{Seq: r.Seq, FirstSeq: known.Seq, First: known.First})
 		return known.First, true, nil
 	}
 	if until := int64(c.DedupUntilNS()); until > r.Received {
 		meta := s.index.Meta()
 		meta.Window = max(meta.Window, until-r.Received)
-		s.index.AddDedup(index.Dedup{Source: r.Source, Key: key, First: r.ID, Until: until})
+		s.index.AddDedup(index.Dedup{
+			Source: r.Source, Key: key, First: r.ID, Seq: r.Seq, Until: until,
+		})
 	}
 	return first, false, nil
 }

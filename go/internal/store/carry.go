@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"sluice/go/internal/event"
 	"sluice/go/internal/store/index"
 	"sluice/go/internal/store/journal"
-	"sluice/shm-abi/shmabi"
 )
 
 // What a segment that goes has decided must be known to a start without an index, which has nothing
@@ -17,65 +15,59 @@ import (
 // journal, under the names they have (see recall.go):
 //
 //   - events that somebody still needs, with what became of them: rescue;
-//   - dedup keys whose windows are open: carry;
+//   - dedup keys whose windows are open: keyDump;
 //   - which events of later segments repeat one that goes: carry;
 //   - the latest received time, where the events behind do not tell it: carry.
 
-// carryShare is the part of the journal's space that open dedup keys may take: with each turn of the
-// journal they are written again, and each segment that goes is read for them. Where they are more
-// they are left behind, see Stats.KeysLeft: a start without an index then takes a repeat of what
-// is gone for new.
+// carryShare is the part of the journal's space that open dedup keys may take: they are written
+// again with each turn of the journal. Where they are more they are left behind, see
+// Stats.KeysLeft: a start without an index then takes a repeat of what is gone for new.
 const carryShare = 16
 
-// keysFit tells whether the keys whose windows are open are few enough to be carried forward, and
-// says so when that changes. s.mu is held.
-func (s *Store) keysFit() bool {
-	keys, total := s.index.DedupKeys(), s.journalSpace().Total
-	fit := keys <= uint64(total/s.opt.carryShare/journal.CarriedKeyBytes)
-	if s.keysLeft.Swap(!fit) != fit {
-		return fit
-	}
-	if fit {
-		s.opt.Log.Info("dedup keys are few enough again to be carried forward", "keys", keys)
-	} else {
-		s.opt.Log.Warn("the open dedup windows hold more keys than are carried forward when "+
-			"segments go: should the index be lost as well, what repeats a dropped event is "+
-			"delivered again",
-			"keys", keys, "journal_bytes", total,
-			"mend", "shorten dedup, or give the journal more space")
-	}
-	return fit
-}
-
-// carryWait is how long a trim waits until what it carries forward is durable, where space is
-// short. Beyond it, room for new events counts more than that a repeat is known as one after the
-// index was lost, too.
+// carryWait is how long a trim waits until one record is durable, where space is short. Beyond it,
+// room for new events counts more than that a repeat is known as one after the index was lost, too.
 const carryWait = 5 * time.Second
 
-// carry makes durable what must be known of the events of a segment. false: it could not, and the
-// segment must stay.
+// carry makes durable what must be known of a segment. false: it could not, and the segment must
+// stay.
 func (s *Store) carry(ctx context.Context, segment journal.SegmentInfo, short bool) (bool, error) {
-	w := carrier{s: s, at: journal.Carried{Last: segment.LastGroup}}
-	if err := w.gather(segment); err != nil {
-		return false, s.readFault(err)
+	s.mu.Lock()
+	err := s.commit()
+	trimmed := s.index.Meta().Trimmed
+	s.mu.Unlock()
+	if err != nil {
+		return false, s.fail(err)
 	}
-	if len(w.list) == 0 {
+	if segment.LastGroup <= trimmed { // a crash came before the drop was on the disk
 		return true, nil
 	}
-	err := ErrNotSettled
-	if s.settled.Load() {
-		limit := ctx
+	horizon, implied, err := s.index.Horizon(segment.FirstGroup, segment.LastGroup)
+	if err != nil {
+		return false, s.readFault(err)
+	}
+	repeats, err := s.index.Repeats(segment.LastGroup)
+	if err != nil {
+		return false, s.readFault(err)
+	}
+	submit := func(list ...*journal.Carried) error {
+		limit, cancel := ctx, func() {}
 		if short {
-			var cancel context.CancelFunc
 			limit, cancel = context.WithTimeout(ctx, carryWait)
-			defer cancel()
 		}
-		err = s.submit(limit, func(t *ticket) { s.outbox.addCarried(w.list, t) })
+		defer cancel()
+		return s.submit(limit, func(t *ticket) { s.outbox.addCarried(list, t) })
+	}
+	if !implied || len(repeats) > 0 {
+		err = submit(carriedRepeats(segment.LastGroup, horizon, repeats)...)
+	}
+	if err == nil {
+		err = s.keys.carry(s, segment.LastGroup, horizon, submit)
 	}
 	switch {
 	case err == nil:
-	case ctx.Err() != nil || s.Err() != nil:
-		return false, fmt.Errorf("carry dedup keys of segment %d forward: %w", segment.Number, err)
+	case ctx.Err() != nil || s.Err() != nil || errors.Is(err, index.ErrDamaged):
+		return false, fmt.Errorf("carry what segment %d has decided forward: %w", segment.Number,
+			s.readFault(err))
 	case !short:
 		return false, nil
 	default:
@@ -85,136 +77,103 @@ func (s *Store) carry(ctx context.Context, segment journal.SegmentInfo, short bo
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.index.ForgetRepeats(w.repeats)
+	s.index.ForgetRepeats(repeats)
 	return true, nil
 }
 
-// carrier gathers what is carried forward for one segment.
-type carrier struct {
-	s       *Store
-	list    []*journal.Carried
-	at      journal.Carried // what every record of the list begins with
-	repeats []index.Repeat
-	keys    bool // are carried
-	living  func(until int64) bool
-}
-
-func (c *carrier) gather(segment journal.SegmentInfo) error {
-	x := c.s.index
-	c.s.mu.Lock()
-	err := c.s.commit()
-	meta := *x.Meta()
-	c.keys = c.s.keysFit()
-	c.s.mu.Unlock()
-	if segment.LastGroup <= meta.Trimmed || err != nil {
-		return err // it was dropped before, and a crash came before that was on the disk
-	}
-	c.living = meta.DedupLives
-	stretch, err := x.Stretch(segment.FirstGroup, segment.LastGroup)
-	if err != nil {
-		return err
-	}
-	c.at.Horizon = stretch.Horizon
-	before, err := x.CarriedIn(segment.FirstGroup, segment.LastGroup)
-	if err != nil {
-		return err
-	}
-	repeats, err := x.RepeatsOf(stretch)
-	if err != nil {
-		return err
-	}
-	for _, r := range repeats {
-		c.addRepeat(r)
-	}
-	if before || c.keys && meta.Window > 0 && c.living(stretch.Horizon+meta.Window) {
-		if err := c.scan(segment, stretch); err != nil {
-			return err
+// carriedRepeats makes one record at least, for the horizon.
+func carriedRepeats(last uint64, horizon int64, repeats []index.Repeat) (list []*journal.Carried) {
+	for i := 0; i == 0 || i < len(repeats); i += journal.CarriedMax {
+		next := &journal.Carried{Last: last, Horizon: horizon}
+		for _, r := range repeats[i:min(i+journal.CarriedMax, len(repeats))] {
+			next.Repeats = append(next.Repeats, journal.CarriedRepeat{Seq: r.Seq, First: r.First})
 		}
+		list = append(list, next)
 	}
-	implied, err := x.Implied(stretch)
-	if len(c.list) == 0 && !implied {
-		c.record()
-	}
-	return err
+	return list
 }
 
-// record is the one that takes the next key or repeat.
-func (c *carrier) record() *journal.Carried {
-	if n := len(c.list); n > 0 {
-		if last := c.list[n-1]; len(last.Keys)+len(last.Repeats) < journal.CarriedMax {
-			return last
-		}
-	}
-	next := c.at
-	c.list = append(c.list, &next)
-	return &next
+// submitCarried makes records durable.
+type submitCarried func(...*journal.Carried) error
+
+// keyDump writes all open dedup keys to the end of the journal, a part with each segment that goes.
+// One that is whole holds all keys of the groups up to where the index was when it began
+// (index.Meta.Carried): the segments up to there may go, and take only older dumps with them.
+type keyDump struct {
+	began uint64 // where the index was; 0: none is under way
+	next  []byte // the row to go on behind
 }
 
-func (c *carrier) addRepeat(r index.Repeat) {
-	to := c.record()
-	to.Repeats = append(to.Repeats, journal.CarriedRepeat{Seq: r.Seq, First: r.First})
-	c.repeats = append(c.repeats, r)
-}
-
-func (c *carrier) addKey(k journal.CarriedKey) {
-	if c.keys && c.living(k.Until) {
-		to := c.record()
-		to.Keys = append(to.Keys, k)
-	}
-}
-
-var errScanned = errors.New("segment is read")
-
-// scan reads the segment for the keys of its events, and for what it carries of older ones.
-func (c *carrier) scan(segment journal.SegmentInfo, stretch *index.Stretch) error {
-	err := c.s.journal.Replay(segment.FirstGroup, func(g *journal.Group) error {
-		if g.Number > segment.LastGroup {
-			return errScanned
-		}
-		for i := range g.Frames {
-			f := &g.Frames[i]
-			switch {
-			case f.Damaged, f.Rescued: // the keys of rescued ones are carried
-			case f.Kind == journal.KindCarried:
-				if err := c.again(f); err != nil {
-					return err
-				}
-			case f.Kind == journal.KindEvent && !stretch.Repeats(f.Seq):
-				d, l := shmabi.Frame(f.Bytes).D(), shmabi.Frame(f.Bytes).C()
-				until := int64(l.DedupUntilNS())
-				if key := l.DedupKey(); key != [16]byte{} && until > int64(d.ReceivedNS()) {
-					c.addKey(journal.CarriedKey{
-						Source: d.SourceID(), Until: until, Key: key, First: event.ID(l.EventID()),
-					})
-				}
-			}
-		}
-		return nil
-	})
-	if errors.Is(err, errScanned) {
+// carry has the keys of the groups up to last carried forward, as far as they may still decide.
+func (d *keyDump) carry(s *Store, last uint64, horizon int64, submit submitCarried) error {
+	s.mu.Lock()
+	meta, keys, committed := *s.index.Meta(), s.index.DedupKeys(), s.committed
+	s.mu.Unlock()
+	if !meta.DedupLives(horizon + meta.Window) {
 		return nil
 	}
-	return err
-}
-
-// again carries forward what had been carried forward before. Repeats need not be: they lie before
-// the record that tells of them, and went.
-func (c *carrier) again(f *journal.Frame) error {
-	old, err := f.Carried()
-	if err != nil {
-		c.s.opt.Log.Error("what was carried forward is unreadable", "err", err)
+	if !s.keysFit(keys) {
+		*d = keyDump{}
 		return nil
 	}
-	c.at.Horizon = max(c.at.Horizon, old.Horizon)
-	for _, k := range old.Keys {
-		repeats, err := c.s.index.RepeatsOfID(k.First)
+	// So many with each segment that a dump is whole before the journal has turned once.
+	part := int(keys) * 5 / 4 / max(len(s.journal.Segments()), 1)
+	for more := part; more > 0 || meta.Carried < last; more -= journal.CarriedMax {
+		if d.began < last && meta.Carried < last || d.began == 0 {
+			*d = keyDump{began: committed}
+		}
+		whole, err := d.advance(s.index, meta.LivingDay(), submit)
 		if err != nil {
 			return err
 		}
-		for _, r := range repeats {
-			c.addRepeat(r)
+		if whole {
+			meta.Carried = d.began
+			s.mu.Lock()
+			s.index.Meta().Carried = d.began
+			s.mu.Unlock()
+			*d = keyDump{}
+			return nil
 		}
-		c.addKey(k)
 	}
 	return nil
+}
+
+// advance writes a part of the keys, and tells whether it was the last one.
+func (d *keyDump) advance(x *index.Index, living uint32, submit submitCarried) (whole bool,
+	err error) {
+	list, next, err := x.DedupAfter(d.next, living, journal.CarriedMax)
+	if err != nil {
+		return false, err
+	}
+	c := new(journal.Carried)
+	for i := range list {
+		k := &list[i]
+		c.Keys = append(c.Keys, journal.CarriedKey{
+			Source: k.Source, Until: k.Until, Seq: k.Seq, Key: k.Key, First: k.First,
+		})
+	}
+	if len(c.Keys) > 0 {
+		if err := submit(c); err != nil {
+			return false, err
+		}
+	}
+	d.next = next
+	return next == nil, nil
+}
+
+// keysFit tells whether open keys are few enough to be carried forward, and says so when that
+// changes.
+func (s *Store) keysFit(keys uint64) bool {
+	total := s.journalSpace().Total
+	fit := keys <= uint64(total/s.opt.carryShare/journal.CarriedKeyBytes)
+	switch changed := s.keysLeft.Swap(!fit) == fit; {
+	case changed && fit:
+		s.opt.Log.Info("dedup keys are few enough again to be carried forward", "keys", keys)
+	case changed:
+		s.opt.Log.Warn("the open dedup windows hold more keys than are carried forward when "+
+			"segments go: should the index be lost as well, what repeats a dropped event is "+
+			"delivered again", "keys", keys, "journal_bytes", total,
+			"mend", "shorten dedup, or give the journal more space")
+	}
+	return fit
 }

@@ -93,18 +93,25 @@ func (s *Store) recallCarried(f *journal.Frame, first uint64) error {
 		s.opt.Log.Error("what was carried forward is unreadable", "err", err)
 		return nil
 	}
-	if c.Last >= first {
-		return nil // a crash came before the segment was dropped
-	}
-	s.recalled.horizon = max(s.recalled.horizon, c.Horizon)
-	for _, r := range c.Repeats {
-		if r.Seq.Group() >= first {
-			s.recalled.repeats[r.Seq] = r.First
+	if c.Last < first { // or a crash came before the segment was dropped
+		s.recalled.horizon = max(s.recalled.horizon, c.Horizon)
+		for _, r := range c.Repeats {
+			if r.Seq.Group() >= first {
+				s.recalled.repeats[r.Seq] = r.First
+			}
 		}
 	}
-	for _, k := range c.Keys {
-		d := index.Dedup{Source: k.Source, Key: k.Key, First: k.First, Until: k.Until}
-		if err := s.index.RestoreDedup(d); err != nil {
+	meta := s.index.Meta()
+	for i := range c.Keys {
+		k := &c.Keys[i]
+		if k.Seq.Group() >= first {
+			continue // its event comes
+		}
+		meta.Window = max(meta.Window, k.Until-k.First.Time().UnixNano())
+		err := s.index.RestoreDedup(index.Dedup{
+			Source: k.Source, Key: k.Key, First: k.First, Seq: k.Seq, Until: k.Until,
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -77,6 +77,7 @@ type Store struct {
 	oldest   atomic.Int64 // received time of the oldest event kept; 0: none
 	space    spaceGauge
 	houseMu  sync.Mutex
+	keys     keyDump // under houseMu
 
 	failOnce sync.Once
 	failed   chan struct{}

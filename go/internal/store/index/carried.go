@@ -1,7 +1,6 @@
 package index
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,155 +10,75 @@ import (
 
 // Repeat is an event that repeats another.
 type Repeat struct {
-	Seq   event.Seq
-	First event.ID
+	Seq      event.Seq
+	FirstSeq event.Seq
+	First    event.ID
 }
 
-// carried is what changed since the last Commit about what must be carried forward when segments
-// go.
-type carried struct {
-	newRepeats, goneRepeats []Repeat
-	newCarried              []uint64
+// repeats is what changed about r rows since the last Commit.
+type repeats struct{ added, gone []Repeat }
+
+const repeatKeyBytes = 1 + 8 + 8
+
+func repeatKey(first, seq event.Seq) []byte {
+	return binary.BigEndian.AppendUint64(seqKey(rowRepeat, first), uint64(seq))
 }
 
-const repeatKeyBytes = 1 + 16 + 8
-
-func repeatKey(first event.ID, seq event.Seq) []byte {
-	k := append(append(make([]byte, 0, repeatKeyBytes), rowRepeat), first[:]...)
-	return binary.BigEndian.AppendUint64(k, uint64(seq))
-}
-
-func carriedKey(group uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{rowCarried}, group)
-}
-
-// AddRepeat notes which event a new one repeats, for as long as the groups of the first are kept.
-func (x *Index) AddRepeat(r Repeat) {
-	x.carried.newRepeats = append(x.carried.newRepeats, r)
-}
+// AddRepeat notes which event a new one repeats, for those who drop the first one's group.
+func (x *Index) AddRepeat(r Repeat) { x.repeats.added = append(x.repeats.added, r) }
 
 // ForgetRepeats takes back what AddRepeat noted.
-func (x *Index) ForgetRepeats(list []Repeat) {
-	x.carried.goneRepeats = append(x.carried.goneRepeats, list...)
-}
+func (x *Index) ForgetRepeats(list []Repeat) { x.repeats.gone = append(x.repeats.gone, list...) }
 
-// AddCarried notes that a group tells of groups that are gone.
-func (x *Index) AddCarried(group uint64) {
-	x.carried.newCarried = append(x.carried.newCarried, group)
-}
-
-func (x *Index) putCarried(p *put) {
-	for i := range x.carried.newRepeats {
-		p.set(repeatKey(x.carried.newRepeats[i].First, x.carried.newRepeats[i].Seq), nil)
+func (x *Index) putRepeats(p *put) {
+	for i := range x.repeats.added {
+		r := &x.repeats.added[i]
+		p.set(repeatKey(r.FirstSeq, r.Seq), r.First[:])
 	}
-	for i := range x.carried.goneRepeats {
-		p.delete(repeatKey(x.carried.goneRepeats[i].First, x.carried.goneRepeats[i].Seq))
-	}
-	for _, group := range x.carried.newCarried {
-		p.set(carriedKey(group), nil)
+	for i := range x.repeats.gone {
+		p.delete(repeatKey(x.repeats.gone[i].FirstSeq, x.repeats.gone[i].Seq))
 	}
 }
 
-func (c *carried) clear() {
-	c.newRepeats, c.goneRepeats = c.newRepeats[:0], c.goneRepeats[:0]
-	c.newCarried = c.newCarried[:0]
-}
+func (r *repeats) clear() { r.added, r.gone = r.added[:0], r.gone[:0] }
 
-// CarriedIn tells whether a group of [first, last] tells of groups that are gone.
-func (x *Index) CarriedIn(first, last uint64) (some bool, err error) {
-	it, err := x.iter(carriedKey(first), carriedKey(last+1))
-	if err != nil {
-		return false, err
-	}
-	some = it.First()
-	return some, closeIter(it)
-}
-
-// Stretch is what all events of a row of groups have in common.
-type Stretch struct {
-	Horizon  int64 // latest received time up to its end; 0: there are no events
-	from, to event.ID
-	first    event.Seq
-	last     event.Seq
-	repeats  map[event.Seq]bool
-}
-
-// Repeats tells whether an event of the stretch repeats another.
-func (s *Stretch) Repeats(seq event.Seq) bool { return s.repeats[seq] }
-
-// Stretch reads the events of the groups [first, last]. They must be committed.
-func (x *Index) Stretch(first, last uint64) (*Stretch, error) {
-	s := &Stretch{
-		first: event.NewSeq(first, 0), last: event.NewSeq(last+1, 0) - 1,
-		repeats: map[event.Seq]bool{},
-	}
-	some := false
-	_, err := x.records(s.first, s.last+1, false, func(r *Record) bool {
-		s.Horizon = max(s.Horizon, r.Horizon)
-		if !r.First.IsZero() {
-			s.repeats[r.Seq] = true
-		}
-		if !some || bytes.Compare(r.ID[:], s.from[:]) < 0 {
-			s.from, some = r.ID, true
-		}
-		if bytes.Compare(r.ID[:], s.to[:]) > 0 {
-			s.to = r.ID
-		}
-		return true
-	})
-	return s, err
-}
-
-// Implied tells whether the first event behind the stretch came at its horizon or later, so that
-// nobody needs to know the horizon who reads on from there.
-func (x *Index) Implied(s *Stretch) (implied bool, err error) {
-	_, err = x.records(s.last+1, maxSeq, false, func(r *Record) bool {
-		implied = r.Received >= s.Horizon
-		return false
-	})
-	return implied || s.Horizon == 0, err
-}
-
-// RepeatsOf gives the events that repeat one of the stretch. IDs sort by time, so that few others
-// are looked at.
-func (x *Index) RepeatsOf(s *Stretch) (list []Repeat, err error) {
-	if s.Horizon == 0 {
-		return nil, nil
-	}
-	all, err := x.repeats(repeatKey(s.from, 0), append(repeatKey(s.to, maxSeq), 0))
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range all {
-		first, err := x.Find(r.First)
-		if err != nil {
-			return nil, err
-		}
-		if first != nil && s.first <= first.Seq && first.Seq <= s.last {
-			list = append(list, r)
-		}
-	}
-	return list, nil
-}
-
-// RepeatsOfID gives the events that repeat the one with an ID.
-func (x *Index) RepeatsOfID(first event.ID) ([]Repeat, error) {
-	return x.repeats(repeatKey(first, 0), append(repeatKey(first, maxSeq), 0))
-}
-
-func (x *Index) repeats(from, to []byte) (list []Repeat, err error) {
-	it, err := x.iter(from, to)
+// Repeats gives the events that were noted to repeat one of the groups up to last.
+func (x *Index) Repeats(last uint64) (list []Repeat, err error) {
+	it, err := x.iter(repeatKey(0, 0), repeatKey(event.NewSeq(last+1, 0), 0))
 	if err != nil {
 		return nil, err
 	}
 	for ok := it.First(); ok; ok = it.Next() {
-		key := it.Key()
-		if len(key) != repeatKeyBytes {
-			return nil, errors.Join(fmt.Errorf("%w: repeat row %x", ErrDamaged, key), it.Close())
+		key, value := it.Key(), it.Value()
+		if len(key) != repeatKeyBytes || len(value) != len(event.ID{}) {
+			err = fmt.Errorf("%w: repeat row %x of %d bytes", ErrDamaged, key, len(value))
+			break
 		}
-		list = append(list, Repeat{First: event.ID(key[1:17]), Seq: seqAt(key)})
+		list = append(list, Repeat{
+			FirstSeq: event.Seq(binary.BigEndian.Uint64(key[1:])), Seq: seqAt(key),
+			First: event.ID(value),
+		})
 	}
-	return list, closeIter(it)
+	return list, errors.Join(err, closeIter(it))
+}
+
+// Horizon is the latest received time up to the end of the groups [first, last]; 0: there are no
+// events in them. implied tells that the first event behind came then or later, so that nobody
+// needs to know it who reads on from there.
+func (x *Index) Horizon(first, last uint64) (horizon int64, implied bool, err error) {
+	end := event.NewSeq(last+1, 0)
+	_, err = x.records(event.NewSeq(first, 0), end, true, func(r *Record) bool {
+		horizon = r.Horizon
+		return false
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	_, err = x.records(end, maxSeq, false, func(r *Record) bool {
+		implied = r.Received >= horizon
+		return false
+	})
+	return horizon, implied || horizon == 0, err
 }
 
 // RestoreDedup opens a window that is known from elsewhere, in any order with others: of those of
@@ -183,6 +102,41 @@ func (x *Index) RestoreDedup(d Dedup) error {
 	return nil
 }
 
+// DedupAfter gives up to count windows that may still decide, in the order of their rows, from
+// behind the row of a key on; nil: from the first. What comes meanwhile may be left out. next is
+// for the call that follows; nil: those were all.
+func (x *Index) DedupAfter(after []byte, living uint32, count int) (list []Dedup, next []byte,
+	err error) {
+	from := dedupDayKey(living)
+	if after != nil {
+		from = append(after, 0)
+	}
+	it, err := x.iter(from, []byte{rowDedup + 1})
+	if err != nil {
+		return nil, nil, err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		key := it.Key()
+		if len(list) == count {
+			break
+		}
+		next = append(next[:0], key...)
+		if len(key) != dedupKeyBytes {
+			continue // nobody looks it up
+		}
+		d, ok := parseDedup(it.Value())
+		if !ok {
+			return nil, nil, errors.Join(fmt.Errorf("%w: dedup row %x", ErrDamaged, key), it.Close())
+		}
+		d.Source, d.Key = binary.BigEndian.Uint32(key[7:]), [16]byte(key[11:])
+		list = append(list, d)
+	}
+	if !it.Valid() {
+		next = nil
+	}
+	return list, next, closeIter(it)
+}
+
 // DedupKeys is how many keys the days hold that may still decide. It belongs to the writer.
 func (x *Index) DedupKeys() (keys uint64) {
 	for _, b := range x.buckets {
@@ -195,5 +149,3 @@ func (x *Index) DedupKeys() (keys uint64) {
 
 // DedupLives tells whether a window that ends at until may still decide.
 func (m *Meta) DedupLives(until int64) bool { return dayOf(until) >= m.LivingDay() }
-
-func (p *put) trimCarried(last uint64) { p.deleteRange(carriedKey(0), carriedKey(last+1)) }

@@ -27,7 +27,7 @@ var ErrDamaged = errors.New("index is damaged")
 
 // formatVersion counts changes of the rows that another version would misread or miss. An index of
 // another format is built again.
-const formatVersion = 6
+const formatVersion = 7
 
 // Options says how to open an index. FS nil is the operating system's; Log nil is slog.Default.
 type Options struct {
@@ -67,6 +67,8 @@ type Meta struct {
 	Counts    Counts   `json:"counts"`
 	// Window is the longest dedup window so far, in ns.
 	Window int64 `json:"window"`
+	// Carried is the group up to which dedup keys are carried forward.
+	Carried uint64 `json:"carried"`
 	// Dedup holds the days that dedup rows may be of.
 	Dedup map[uint32]*DedupDay `json:"dedup"`
 	// SenderIDs are the parts that p rows may be of, the oldest first.

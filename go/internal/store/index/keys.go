@@ -27,7 +27,6 @@ const (
 	rowLate       = 'o'
 	rowSenderID   = 'p'
 	rowRepeat     = 'r'
-	rowCarried    = 'c'
 	rowMeta       = 'm'
 )
 

@@ -113,7 +113,6 @@ func (x *Index) Trim(last uint64, keep Keep) (dead, stay int, err error) {
 	} {
 		p.deleteRange(seqKey(row, 0), seqKey(row, end))
 	}
-	p.trimCarried(last)
 	x.trimWays(&p, chunkOf(end))
 	if err := x.trimTicks(&p, end); err != nil {
 		return 0, 0, err

@@ -21,22 +21,23 @@ const KindCarried Kind = 6
 //	│ last │ horizon │ keys │ repeats │ zero │
 //	└──────┴─────────┴──────┴─────────┴──────┘
 //	  u64    i64       u32    u32       40 B
-//	┌────────┬───────┬─────┬───────┐  ┌─────┬───────┐
-//	│ source │ until │ key │ first │  │ seq │ first │
-//	└────────┴───────┴─────┴───────┘  └─────┴───────┘
-//	  u32      i64     16 B  16 B       u64   16 B
+//	┌────────┬───────┬─────┬─────┬───────┐  ┌─────┬───────┐
+//	│ source │ until │ seq │ key │ first │  │ seq │ first │
+//	└────────┴───────┴─────┴─────┴───────┘  └─────┴───────┘
+//	  u32      i64     u64   16 B  16 B       u64   16 B
 type Carried struct {
-	// Last is the last of those groups: this counts once they are all gone.
+	// Last is the last group of a segment that goes: Repeats and Horizon count once it is gone.
 	Last    uint64
-	Horizon int64 // latest received time up to Last
+	Horizon int64 // latest received time up to Last; 0: not told
 	Keys    []CarriedKey
 	Repeats []CarriedRepeat
 }
 
-// CarriedKey is a dedup key of a window that was open.
+// CarriedKey is a dedup key of a window that was open. It counts once the group of Seq is gone.
 type CarriedKey struct {
 	Source uint32
 	Until  int64
+	Seq    event.Seq // of First
 	Key    [16]byte
 	First  event.ID
 }
@@ -48,10 +49,11 @@ type CarriedRepeat struct {
 }
 
 const (
-	// CarriedMax bounds the keys and repeats of one Carried, which takes 720 KB then.
-	CarriedMax = 16 << 10
+	// CarriedMax bounds the keys and repeats of one Carried, which takes 213 KB then: what comes from
+	// senders meanwhile waits behind it.
+	CarriedMax = 4 << 10
 	// CarriedKeyBytes is what a key takes.
-	CarriedKeyBytes = 4 + 8 + 16 + 16
+	CarriedKeyBytes = 4 + 8 + 8 + 16 + 16
 
 	carriedRepeatBytes = 8 + 16
 )
@@ -73,6 +75,7 @@ func (c *Carried) encode() []byte {
 		k := &c.Keys[i]
 		b = le.AppendUint32(b, k.Source)
 		b = le.AppendUint64(b, uint64(k.Until))
+		b = le.AppendUint64(b, uint64(k.Seq))
 		b = append(append(b, k.Key[:]...), k.First[:]...)
 	}
 	for i := range c.Repeats {
@@ -98,8 +101,8 @@ func (f *Frame) Carried() (*Carried, error) {
 	}
 	for range keys {
 		c.Keys = append(c.Keys, CarriedKey{
-			Source: le.Uint32(b), Until: int64(le.Uint64(b[4:])), Key: [16]byte(b[12:28]),
-			First: event.ID(b[28:44]),
+			Source: le.Uint32(b), Until: int64(le.Uint64(b[4:])), Seq: event.Seq(le.Uint64(b[12:])),
+			Key: [16]byte(b[20:36]), First: event.ID(b[36:52]),
 		})
 		b = b[CarriedKeyBytes:]
 	}

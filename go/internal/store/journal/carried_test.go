@@ -17,7 +17,8 @@ func TestWhatIsCarriedComesBackAsItWas(t *testing.T) {
 	want := &Carried{Last: 7, Horizon: 1 << 60}
 	for i := range 5 {
 		want.Keys = append(want.Keys, CarriedKey{
-			Source: uint32(i), Until: int64(i) << 33, Key: [16]byte{1, byte(i)}, First: event.ID{2, 3},
+			Source: uint32(i), Until: int64(i) << 33, Seq: event.NewSeq(3, i),
+			Key: [16]byte{1, byte(i)}, First: event.ID{2, 3},
 		})
 	}
 	want.Repeats = []CarriedRepeat{{Seq: event.NewSeq(9, 3), First: event.ID{8}}}

@@ -118,11 +118,11 @@ func (d *keyDump) carry(s *Store, last uint64, horizon int64, submit submitCarri
 	}
 	// So many with each segment that a dump is whole before the journal has turned once.
 	part := int(keys) * 5 / 4 / max(len(s.journal.Segments()), 1)
-	for more := part; more > 0 || meta.Carried < last; more -= journal.CarriedMax {
+	for more := part; more > 0 || meta.Carried < last; more -= s.opt.keyPart {
 		if d.began < last && meta.Carried < last || d.began == 0 {
 			*d = keyDump{began: committed}
 		}
-		whole, err := d.advance(s.index, meta.LivingDay(), submit)
+		whole, err := d.advance(s, meta.LivingDay(), submit)
 		if err != nil {
 			return err
 		}
@@ -139,9 +139,8 @@ func (d *keyDump) carry(s *Store, last uint64, horizon int64, submit submitCarri
 }
 
 // advance writes a part of the keys, and tells whether it was the last one.
-func (d *keyDump) advance(x *index.Index, living uint32, submit submitCarried) (whole bool,
-	err error) {
-	list, next, err := x.DedupAfter(d.next, living, journal.CarriedMax)
+func (d *keyDump) advance(s *Store, living uint32, submit submitCarried) (whole bool, err error) {
+	list, next, err := s.index.DedupAfter(d.next, living, s.opt.keyPart)
 	if err != nil {
 		return false, err
 	}

@@ -158,6 +158,9 @@ func (o *Options) setDefaults() {
 	if o.carryShare == 0 {
 		o.carryShare = carryShare
 	}
+	if o.keyPart == 0 {
+		o.keyPart = journal.CarriedMax
+	}
 	if o.progress == 0 {
 		o.progress = progressEvery
 	}
@@ -535,6 +538,8 @@ type seams struct {
 	window  int          // instead of windowMax
 	// carryShare is instead of the constant.
 	carryShare int64
+	// keyPart is how many dedup keys go into one record, instead of journal.CarriedMax.
+	keyPart int
 	// progress is instead of progressEvery.
 	progress time.Duration
 	// elapsed is a clock that is never set, for leases; instead of the system's.

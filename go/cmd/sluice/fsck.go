@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,12 +26,12 @@ index that is missing or damaged is built again from the journal), and what is l
 files are kept. Exit code 1: something is damaged.
 
 A last group "in doubt" is what every stop leaves, and a torn one is what a power cut leaves of a
-group that nobody was told is stored. Neither is damage.`,
+group that nobody was told is stored. Neither is damage. How far it is goes to stderr.`,
 		Example: `  sluice fsck /var/lib/sluice
   sluice fsck /var/lib/sluice --json | jq '.damage[]'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := args[0]
-			r, err := store.Check(dir)
+			r, err := store.Check(dir, fsckProgress(cmd.ErrOrStderr(), time.Now))
 			switch {
 			case errors.Is(err, store.ErrLocked):
 				return fmt.Errorf("%w; stop it first, or ask it: `sluice status` names the damage it knows",
@@ -54,6 +55,26 @@ group that nobody was told is stored. Neither is damage.`,
 	}
 	asJSON(cmd, &inJSON, false)
 	return cmd
+}
+
+// fsckProgress says how far a check is, on a terminal more often than to a log.
+func fsckProgress(w io.Writer, now func() time.Time) func(store.CheckProgress) {
+	every := 10 * progressEvery
+	if isTerminal(w) {
+		every = progressEvery
+	}
+	told := now()
+	return func(p store.CheckProgress) {
+		if at := now(); at.Sub(told) >= every {
+			told = at
+			if p.JournalTotal == 0 {
+				fmt.Fprintf(w, "index: %s so far\n", plural(p.IndexRows, "row", "rows"))
+				return
+			}
+			fmt.Fprintf(w, "journal: %s of %s, %d %%\n", bytesText(uint64(p.JournalBytes)),
+				bytesText(uint64(p.JournalTotal)), 100*p.JournalBytes/p.JournalTotal)
+		}
+	}
 }
 
 // foreignNames leaves out what a daemon keeps beside its store, and sockets.

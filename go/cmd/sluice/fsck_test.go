@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/go/internal/event"
 	"sluice/go/internal/store"
@@ -127,5 +128,33 @@ func TestFsckSaysWhatIsNoDataDirectoryOrOfANewerSluice(t *testing.T) {
 	code, out, errs = run(t, "fsck", dir)
 	if code != exitFailed || out != "" || !strings.Contains(errs, "written by a newer sluice") {
 		t.Errorf("a newer format: exit code %d, %q %q", code, out, errs)
+	}
+}
+
+func TestFsckSaysHowFarItIs(t *testing.T) {
+	dir, s := dataDirectory(t)
+	must(t, s.Close())
+	var last store.CheckProgress
+	r, err := store.Check(dir, func(p store.CheckProgress) { last = p })
+	must(t, err)
+	if last.JournalTotal != r.Journal.Bytes || last.JournalBytes > last.JournalTotal ||
+		last.JournalBytes == 0 || last.IndexRows != r.Index.Rows {
+		t.Errorf("at the end it is at %+v of %d bytes", last, r.Journal.Bytes)
+	}
+	var out strings.Builder
+	now := time.Unix(0, 0)
+	tell := fsckProgress(&out, func() time.Time { return now })
+	for second := range int64(35) {
+		now = time.Unix(second, 0)
+		if p := (store.CheckProgress{IndexRows: 1e5}); second < 15 {
+			tell(p)
+		} else {
+			tell(store.CheckProgress{IndexRows: 1e5, JournalBytes: second << 20, JournalTotal: 70 << 20})
+		}
+	}
+	want := "index: 100000 rows so far\njournal: 20.0 MiB of 70.0 MiB, 28 %\n" +
+		"journal: 30.0 MiB of 70.0 MiB, 42 %\n"
+	if out.String() != want {
+		t.Errorf("says\n%swant\n%s", &out, want)
 	}
 }

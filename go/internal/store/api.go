@@ -283,7 +283,10 @@ type Stats struct {
 	// or that blocks others; zero: none.
 	Undelivered time.Time
 	// DeadDropped counts the dead letters that retention took since Open.
-	DeadDropped  uint64
+	DeadDropped uint64
+	// KeysLeft tells that the open dedup windows hold more keys than are carried forward when
+	// segments are dropped: without the index, what repeats a dropped event would be delivered.
+	KeysLeft     bool
 	Durable      uint64 // last durable group
 	Applied      uint64 // last group in the index
 	Flushed      uint64 // last group in the index that a power loss leaves there

@@ -59,7 +59,7 @@ func (s *Store) append(b Batch) error {
 	waiting := s.gather(b.Frames)
 	g, err := s.journal.Append(&journal.Batch{
 		Spans: b.Spans, Frames: b.Frames, Outcomes: append(p.outcomes, p.history...),
-		Config: p.config(), LaneEnds: p.ends, Rescues: p.rescues, LowSpace: low,
+		Config: p.config(), LaneEnds: p.ends, Rescues: p.rescues, Carried: p.carried, LowSpace: low,
 	})
 	if err != nil {
 		s.failing.Store(errors.Is(err, ErrUnwritable))

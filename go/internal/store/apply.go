@@ -192,6 +192,9 @@ func (s *Store) apply(g *journal.Group) error {
 		faultpoint.Pass(faultpoint.OutcomeDurable)
 	}
 	for i := range outcomes {
+		if o := &outcomes[i]; !o.Copied && g.Number <= s.recalled.asOf[o.Seq] {
+			continue // its event came with it
+		}
 		if err := s.applyOutcome(&outcomes[i]); err != nil {
 			return fmt.Errorf("apply outcome of %d: %w", outcomes[i].Seq, err)
 		}
@@ -248,7 +251,7 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 			}
 			return err
 		}
-		s.revived[f.Seq] = true
+		s.revived[f.Seq] = true // its own group is gone, or damaged
 	}
 	meta := s.index.Meta()
 	r := &s.scratch
@@ -260,7 +263,7 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 	if len(frame) >= shmabi.FrameHeader+shmabi.PayloadHeadSize {
 		r.Size = shmabi.PayloadHead(frame[shmabi.FrameHeader:][:shmabi.PayloadHeadSize]).BodyLength()
 	}
-	first, repeated, err := s.dedup(r, c)
+	first, repeated, err := s.dedup(r, f, c)
 	if err != nil {
 		return err
 	}
@@ -321,11 +324,15 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 }
 
 // dedup tells whether an event repeats another. The first one's window counts, as of the received
-// time of the repeat.
-func (s *Store) dedup(r *index.Record, c shmabi.CLine) (first event.ID, repeated bool, err error) {
+// time of the repeat. What was copied forward repeats none, and its window is carried apart.
+func (s *Store) dedup(r *index.Record, f *journal.Frame, c shmabi.CLine) (first event.ID,
+	repeated bool, err error) {
 	key := c.DedupKey()
-	if key == [16]byte{} {
+	if key == [16]byte{} || f.Rescued {
 		return first, false, nil
+	}
+	if first, repeated = s.recalled.repeats[r.Seq]; repeated {
+		return first, true, nil
 	}
 	known, ok, err := s.index.LookupDedup(r.Source, key, r.Received)
 	if err != nil {
@@ -333,10 +340,15 @@ func (s *Store) dedup(r *index.Record, c shmabi.CLine) (first event.ID, repeated
 	}
 	if ok {
 		s.recent.put(recentKey{r.Source, key}, recentEvent{id: known.First, until: known.Until})
+		s.index.AddRepeat(index.Repeat{Seq: r.Seq, FirstSeq: known.Seq, First: known.First})
 		return known.First, true, nil
 	}
 	if until := int64(c.DedupUntilNS()); until > r.Received {
-		s.index.AddDedup(index.Dedup{Source: r.Source, Key: key, First: r.ID, Until: until})
+		meta := s.index.Meta()
+		meta.Window = max(meta.Window, until-r.Received)
+		s.index.AddDedup(index.Dedup{
+			Source: r.Source, Key: key, First: r.ID, Seq: r.Seq, Until: until,
+		})
 	}
 	return first, false, nil
 }

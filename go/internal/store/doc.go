@@ -33,6 +33,8 @@
 //
 // The journal up to the last durable group. The index, written late and without a log of its own,
 // holds an exact prefix of it and the number of its last group in the same batch; the rest is read
-// from the journal at Open. Leases, queued outcomes and the set of recent keys are gone: a delivery
-// whose outcome was not durable is made again under the same event ID.
+// from the journal at Open. An index that is lost is built again from the segments that are left:
+// what gone ones have decided for them was carried forward (see carry.go). Leases, queued outcomes
+// and the set of recent keys are gone: a delivery whose outcome was not durable is made again under
+// the same event ID.
 package store

@@ -44,16 +44,32 @@ func (r *CheckReport) Damaged() bool {
 
 // Check reads a whole data directory and changes nothing. It holds the directory's lock meanwhile:
 // ErrLocked says that a daemon uses it. fs.ErrNotExist: that is no data directory.
-func Check(dir string) (*CheckReport, error) { return check(vfs.OS(), nil, dir) }
+// progress, unless it is nil, is told often how far it is.
+func Check(dir string, progress func(CheckProgress)) (*CheckReport, error) {
+	return check(vfs.OS(), nil, dir, progress)
+}
 
-func check(files vfs.FS, indexFiles pebblevfs.FS, dir string) (*CheckReport, error) {
+// CheckProgress is how far Check is: first the index is read, then the journal.
+type CheckProgress struct {
+	IndexRows                  uint64
+	JournalBytes, JournalTotal int64 // read, and to read; 0 while the index is read
+}
+
+func check(files vfs.FS, indexFiles pebblevfs.FS, dir string,
+	progress func(CheckProgress)) (*CheckReport, error) {
+
+	if progress == nil {
+		progress = func(CheckProgress) {}
+	}
 	unlock, err := lockToRead(files, path.Join(dir, "lock"))
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	r := new(CheckReport)
-	r.Index, err = index.Check(indexFiles, path.Join(dir, "index"))
+	r.Index, err = index.Check(indexFiles, path.Join(dir, "index"), func(rows uint64) {
+		progress(CheckProgress{IndexRows: rows})
+	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.IndexState, r.IndexDetail = IndexMissing, "there is none"
@@ -80,6 +96,8 @@ func check(files vfs.FS, indexFiles pebblevfs.FS, dir string) (*CheckReport, err
 	}
 	found, err := journal.Check(journal.Options{
 		FS: files, Dir: path.Join(dir, "journal"), Witness: witness,
+	}, func(read, all int64) {
+		progress(CheckProgress{r.Index.Rows, read, all})
 	})
 	if err != nil {
 		return nil, err

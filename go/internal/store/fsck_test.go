@@ -112,7 +112,7 @@ func TestAFlippedByteOfTheIndexCostsNothing(t *testing.T) {
 			t.Helper()
 			t.Fatalf("byte %d of %s by %#02x: %s %v", at, path.Base(name), by, what, args)
 		}
-		r, err := check(disk, engineFS{disk}, "data")
+		r, err := check(disk, engineFS{disk}, "data", nil)
 		if err != nil || len(r.Journal.Damage) > 0 {
 			fail("check", r, err)
 		}
@@ -164,7 +164,7 @@ func TestAFlippedByteOfTheJournalCostsOneEvent(t *testing.T) {
 		flips = 5000
 	}
 	rng := rand.New(rand.NewPCG(12, 1))
-	whole, err := check(c.disk, engineFS{c.disk}, "data")
+	whole, err := check(c.disk, engineFS{c.disk}, "data", nil)
 	c.must(err)
 	lost := 0
 	for range flips {
@@ -197,7 +197,7 @@ func TestAFlippedByteOfTheJournalCostsOneEvent(t *testing.T) {
 func TestACheckReadsAllOfADataDirectory(t *testing.T) {
 	c := newClosedStore(t)
 	rec := vfs.Record(c.disk)
-	r, err := check(rec, engineFS{rec}, "data")
+	r, err := check(rec, engineFS{rec}, "data", nil)
 	c.must(err)
 	if r.Damaged() || r.IndexState != IndexWhole || r.Journal.Events != 60 || len(r.Others) > 0 {
 		t.Errorf("a whole data directory: %+v", r)
@@ -211,7 +211,7 @@ func TestACheckReadsAllOfADataDirectory(t *testing.T) {
 	disk := copyOf(c.disk, segment, func(b []byte) []byte { b[4096+500] ^= 1; return b })
 	disk.Put("data/notes.txt", nil)
 	disk.Put("data/journal/notes.txt", nil)
-	r, err = check(disk, engineFS{disk}, "data")
+	r, err = check(disk, engineFS{disk}, "data", nil)
 	c.must(err)
 	if !r.Damaged() || len(r.Journal.Damage) != 1 || r.Journal.Lost != 1 ||
 		!slices.Equal(r.Others, []string{"notes.txt"}) ||
@@ -224,7 +224,7 @@ func TestACheckReadsAllOfADataDirectory(t *testing.T) {
 	for _, name := range disk.Names("data/journal/0") {
 		c.must(disk.Remove(name))
 	}
-	if r, err = check(disk, engineFS{disk}, "data"); err != nil || len(r.Journal.Damage) != 1 ||
+	if r, err = check(disk, engineFS{disk}, "data", nil); err != nil || len(r.Journal.Damage) != 1 ||
 		r.Journal.Damage[0].LastGroup != r.Index.Applied {
 		t.Errorf("a lost journal: %+v, %v", r, err)
 	}
@@ -233,16 +233,17 @@ func TestACheckReadsAllOfADataDirectory(t *testing.T) {
 	for _, name := range disk.Names("data/index/") {
 		c.must(disk.Remove(name))
 	}
-	if r, err = check(disk, engineFS{disk}, "data"); err != nil || r.Damaged() ||
+	if r, err = check(disk, engineFS{disk}, "data", nil); err != nil || r.Damaged() ||
 		r.IndexState != IndexMissing {
 		t.Errorf("without its index: %+v, %v", r, err)
 	}
 	disk = copyOf(c.disk, "", nil)
 	c.must(index.Suspect(engineFS{disk}, "data/index"))
-	if r, err = check(disk, engineFS{disk}, "data"); err != nil || r.IndexState != IndexDamaged {
+	if r, err = check(disk, engineFS{disk}, "data", nil); err != nil || r.IndexState != IndexDamaged {
 		t.Errorf("with an index that was found damaged: %+v, %v", r, err)
 	}
-	if _, err = check(vfs.NewMem(), engineFS{vfs.NewMem()}, "data"); !errors.Is(err, fs.ErrNotExist) {
+	_, err = check(vfs.NewMem(), engineFS{vfs.NewMem()}, "data", nil)
+	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no data directory: %v", err)
 	}
 }
@@ -308,11 +309,11 @@ func TestACheckRefusesTheDirectoryOfALivingDaemon(t *testing.T) {
 	}
 	b.must(b.PutCatalogue(context.Background(), testRoutes))
 	b.take(plain("x"))
-	if _, err := Check(dir); !errors.Is(err, ErrLocked) {
+	if _, err := Check(dir, nil); !errors.Is(err, ErrLocked) {
 		t.Fatalf("with the store open: %v", err)
 	}
 	b.must(b.Store.Close())
-	r, err := Check(dir)
+	r, err := Check(dir, nil)
 	if err != nil || r.Damaged() || r.Journal.Events != 1 || r.Index.Events != 1 {
 		t.Fatalf("after its close: %+v, %v", r, err)
 	}

@@ -49,9 +49,10 @@ func (s *Store) Space() Space {
 	living := s.living.Load()
 	space := s.journalSpace()
 	return Space{
-		Headroom:  space.Headroom(living),
-		Oldest:    timeOf(s.oldest.Load()),
-		Writable:  s.settled.Load() && !s.failing.Load() && s.Err() == nil && s.journal.Writable(),
+		Headroom: space.Headroom(living),
+		Oldest:   timeOf(s.oldest.Load()),
+		Writable: s.settled.Load() && !s.failing.Load() && s.Err() == nil &&
+			s.journal.Writable() && !s.index.Full(),
 		Full:      space.Full(living),
 		UsedBytes: space.Used, TotalBytes: space.Total,
 		Living: uint64(max(living, 0)),
@@ -116,6 +117,9 @@ func (s *Store) runKeeper(ctx context.Context) {
 func (s *Store) keepHouse(ctx context.Context, flush bool) error {
 	s.houseMu.Lock()
 	defer s.houseMu.Unlock()
+	if err := s.index.Reserve(); err != nil {
+		s.opt.Log.Warn("index has no ballast", "err", err)
+	}
 	if !flush {
 		waits, err := s.trim(ctx)
 		if err != nil {
@@ -223,6 +227,9 @@ func (s *Store) trimOne(
 			return false, err
 		}
 	}
+	if ok, err := s.carry(ctx, segment, short); err != nil || !ok {
+		return false, err
+	}
 	return s.dropSegment(segment, keep)
 }
 
@@ -279,28 +286,35 @@ func (s *Store) few(segment journal.SegmentInfo, survivors []index.Survivor) boo
 
 // rescue copies events to the end of the journal under their old names.
 func (s *Store) rescue(ctx context.Context, survivors []index.Survivor) error {
-	var list []rescue
+	list, err := s.copies(survivors)
+	if err != nil {
+		return err
+	}
+	err = s.submit(ctx, func(t *ticket) { s.outbox.addRescues(list, t) })
+	if err != nil {
+		return fmt.Errorf("rescue %d events: %w", len(list), err)
+	}
+	return nil
+}
+
+func (s *Store) copies(survivors []index.Survivor) (list []rescue, err error) {
 	for _, v := range survivors {
 		lease, err := s.journal.Read(v.Loc)
 		if err != nil {
-			return fmt.Errorf("rescue event %d: %w", v.Seq, err)
+			return nil, fmt.Errorf("rescue event %d: %w", v.Seq, err)
 		}
-		// A copy, because it stays queued should the wait below end early.
+		// A copy, because it stays queued should the wait for it end early.
 		one := rescue{Rescue: journal.Rescue{Seq: v.Seq, Frame: bytes.Clone(lease.Bytes)}}
 		lease.Release()
-		if one.history, err = s.history(v.Seq); err != nil {
-			return err
+		if one.AsOf, one.history, err = s.history(v.Seq); err != nil {
+			return nil, err
 		}
 		for i := range one.history {
 			one.history[i].Copied = true
 		}
 		list = append(list, one)
 	}
-	err := s.submit(ctx, func(t *ticket) { s.outbox.addRescues(list, t) })
-	if err != nil {
-		return fmt.Errorf("rescue %d events: %w", len(list), err)
-	}
-	return nil
+	return list, nil
 }
 
 func (s *Store) dropSegment(segment journal.SegmentInfo, keep index.Keep) (bool, error) {

@@ -34,6 +34,7 @@ type outbox struct {
 	ends      []laneEnd
 	catalogue *newCatalogue
 	rescues   []rescue
+	carried   []carried
 	work      chan struct{}
 }
 
@@ -43,6 +44,12 @@ type rescue struct {
 	journal.Rescue
 	history []event.Outcome
 	wait    *ticket
+}
+
+// carried is what goes to the end of the journal about events that go.
+type carried struct {
+	*journal.Carried
+	wait *ticket
 }
 
 type laneEnd struct {
@@ -69,10 +76,12 @@ type parcel struct {
 	catalogue *newCatalogue
 	rescues   []journal.Rescue
 	history   []event.Outcome // of the rescues
+	carried   *journal.Carried
 }
 
 func (p *parcel) empty() bool {
-	return len(p.outcomes) == 0 && len(p.ends) == 0 && p.catalogue == nil && len(p.rescues) == 0
+	return len(p.outcomes) == 0 && len(p.ends) == 0 && p.catalogue == nil &&
+		len(p.rescues) == 0 && p.carried == nil
 }
 
 func (p *parcel) config() []byte {
@@ -89,7 +98,13 @@ func (o *outbox) waiting() bool {
 }
 
 func (o *outbox) holds() bool {
-	return len(o.outcomes) > 0 || len(o.ends) > 0 || o.catalogue != nil || len(o.rescues) > 0
+	return len(o.outcomes) > 0 || o.presses()
+}
+
+// presses tells whether there is something that waits for no more of its kind.
+func (o *outbox) presses() bool {
+	return o.hurried > 0 || len(o.ends) > 0 || o.catalogue != nil || len(o.rescues) > 0 ||
+		len(o.carried) > 0
 }
 
 func (o *outbox) addRescues(list []rescue, wait *ticket) {
@@ -98,6 +113,16 @@ func (o *outbox) addRescues(list []rescue, wait *ticket) {
 	for _, r := range list {
 		r.wait = wait
 		o.rescues = append(o.rescues, r)
+	}
+	wait.left += len(list)
+	notify(o.work)
+}
+
+func (o *outbox) addCarried(list []*journal.Carried, wait *ticket) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, c := range list {
+		o.carried = append(o.carried, carried{c, wait})
 	}
 	wait.left += len(list)
 	notify(o.work)
@@ -124,7 +149,7 @@ func (o *outbox) addOutcomes(list []event.Outcome, wait *ticket, hurry bool) {
 
 // call asks the committer for a group of what is left.
 func (o *outbox) call() {
-	if o.hurried > 0 || len(o.ends) > 0 || o.catalogue != nil || len(o.rescues) > 0 {
+	if o.presses() {
 		notify(o.work)
 		return
 	}
@@ -169,8 +194,8 @@ func (o *outbox) setCatalogue(text []byte, wait *ticket) {
 	notify(o.work)
 }
 
-// take gives what fits into room bytes. A catalogue goes alone if it must; rescues go only when
-// nothing comes from the lanes.
+// take gives what fits into room bytes. A catalogue goes alone if it must; rescues, and what else
+// is carried forward, go only when nothing comes from the lanes.
 func (o *outbox) take(room int, lanes bool) (p parcel) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -183,6 +208,9 @@ func (o *outbox) take(room int, lanes bool) (p parcel) {
 			}
 			p.rescues = append(p.rescues, r.Rescue)
 			p.history = append(p.history, r.history...)
+		}
+		if len(p.rescues) == 0 && len(o.carried) > 0 {
+			p.carried = o.carried[0].Carried
 		}
 	}
 	if c := o.catalogue; c != nil && (len(c.text) < room || room == ownBytesMax) {
@@ -246,6 +274,10 @@ func (o *outbox) sent(p parcel) (fulfilled []*ticket) {
 		stamp(r.wait)
 	}
 	o.rescues = o.rescues[len(p.rescues):]
+	if p.carried != nil {
+		stamp(o.carried[0].wait)
+		o.carried = o.carried[1:]
+	}
 	o.call()
 	return fulfilled
 }

@@ -50,7 +50,7 @@ func TestASecondProcessIsRefusedWhileTheFirstLives(t *testing.T) {
 		if _, err := onDisk(t, dir); !errors.Is(err, ErrLocked) {
 			t.Fatalf("after signal %d: %v", signal, err)
 		}
-		if _, err := Check(dir); !errors.Is(err, ErrLocked) {
+		if _, err := Check(dir, nil); !errors.Is(err, ErrLocked) {
 			t.Fatalf("a check after signal %d: %v", signal, err)
 		}
 	}

@@ -224,14 +224,16 @@ func (s *Store) attempts(r *index.Record) ([]event.Outcome, error) {
 	return list, err
 }
 
-// history is attempts of an event that is committed.
-func (s *Store) history(seq event.Seq) ([]event.Outcome, error) {
+// history is attempts of an event, and the group up to which they are all.
+func (s *Store) history(seq event.Seq) (asOf uint64, list []event.Outcome, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	r, err := s.index.Get(seq)
 	if r == nil || err != nil {
-		return nil, s.readFault(err)
+		return 0, nil, s.readFault(err)
 	}
-	list, err := s.attempts(r)
-	return list, s.readFault(err)
+	list, err = s.attempts(r)
+	return s.committed, list, s.readFault(err)
 }
 
 // DeadLetters lists dead letters, the newest event's first. State is not looked at.
@@ -348,6 +350,7 @@ func (s *Store) Stats() Stats {
 		JournalBytes: space.UsedBytes, Events: meta.Counts.Events, Durable: s.journal.Durable(),
 		Applied: meta.Applied, Flushed: s.flushed, Writable: space.Writable, Oldest: space.Oldest,
 		Undelivered: s.undelivered(), DeadDropped: s.deadGone,
+		KeysLeft: s.keysLeft.Load(),
 		CPU: CPU{
 			Committer: s.committer.Total(), Applier: time.Duration(s.applier.Load()),
 			Engine: s.index.Background(),

@@ -64,6 +64,7 @@ type Store struct {
 	repeats   []repeat      // of that group
 	// revived are events of that group that were known by nothing but their copies.
 	revived  map[event.Seq]bool
+	recalled recalled
 	needFrom event.Seq // no event before it must be kept for a delivery
 	carried  int       // events whose groups are trimmed
 	deadGone uint64    // dead letters that retention took
@@ -71,9 +72,12 @@ type Store struct {
 	applied atomic.Uint64
 	living  atomic.Int64 // deliveries
 	defers  atomic.Bool  // deferred may hold something
-	oldest  atomic.Int64 // received time of the oldest event kept; 0: none
-	space   spaceGauge
-	houseMu sync.Mutex
+	// keysLeft tells that dedup keys are not carried forward.
+	keysLeft atomic.Bool
+	oldest   atomic.Int64 // received time of the oldest event kept; 0: none
+	space    spaceGauge
+	houseMu  sync.Mutex
+	keys     keyDump // under houseMu
 
 	failOnce sync.Once
 	failed   chan struct{}
@@ -150,6 +154,12 @@ func (o *Options) setDefaults() {
 	if o.elapsed == nil {
 		opened := time.Now()
 		o.elapsed = func() time.Duration { return time.Since(opened) }
+	}
+	if o.carryShare == 0 {
+		o.carryShare = carryShare
+	}
+	if o.keyPart == 0 {
+		o.keyPart = journal.CarriedMax
 	}
 	if o.progress == 0 {
 		o.progress = progressEvery
@@ -294,11 +304,17 @@ func (s *Store) follow(ctx context.Context, io index.Options, found *journal.Rec
 	}
 	loaded := s.loadFilters()
 	s.awaitFilters(ctx, loaded, found.LastGroup-min(found.LastGroup, s.index.Meta().Applied))
+	if s.index.Meta().Applied == 0 {
+		if err := s.recall(ctx); err != nil {
+			return err
+		}
+	}
 	// From the last group that the index has: it may have moved since (see Settle), in a run whose
 	// later words the index has lost.
 	if err := s.replay(ctx, s.index.Meta().Applied); err != nil {
 		return err
 	}
+	s.recalled = recalled{}
 	if err := s.trimBehind(); err != nil {
 		return err
 	}
@@ -520,6 +536,10 @@ func (s *Store) abandon() error {
 type seams struct {
 	indexFS pebblevfs.FS // instead of the operating system's
 	window  int          // instead of windowMax
+	// carryShare is instead of the constant.
+	carryShare int64
+	// keyPart is how many dedup keys go into one record, instead of journal.CarriedMax.
+	keyPart int
 	// progress is instead of progressEvery.
 	progress time.Duration
 	// elapsed is a clock that is never set, for leases; instead of the system's.

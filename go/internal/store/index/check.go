@@ -24,9 +24,13 @@ type Report struct {
 	OtherFormat bool
 }
 
+// progressRows are read between two words about progress.
+const progressRows = 1 << 16
+
 // Check reads all of an index and changes nothing. Nobody may have it open. fs.ErrNotExist: there
-// is none; ErrDamaged: it would be built again.
-func Check(files vfs.FS, dir string) (r Report, err error) {
+// is none; ErrDamaged: it would be built again. progress, unless it is nil, is told now and then
+// how many rows are read.
+func Check(files vfs.FS, dir string, progress func(rows uint64)) (r Report, err error) {
 	if files == nil {
 		files = vfs.Default
 	}
@@ -43,7 +47,7 @@ func Check(files vfs.FS, dir string) (r Report, err error) {
 		return r, fmt.Errorf("no index: %w", fs.ErrNotExist)
 	}
 	if err != nil {
-		return r, fmt.Errorf("%w: open %s: %w", ErrDamaged, dir, err)
+		return r, openFault(dir, err)
 	}
 	x := &Index{db: db}
 	defer func() { err = errors.Join(err, db.Close()) }()
@@ -66,7 +70,9 @@ func Check(files vfs.FS, dir string) (r Report, err error) {
 		if _, err := it.ValueAndErr(); err != nil {
 			break // closeIter tells it too
 		}
-		r.Rows++
+		if r.Rows++; r.Rows%progressRows == 0 && progress != nil {
+			progress(r.Rows)
+		}
 	}
 	if err := closeIter(it); err != nil {
 		return r, err

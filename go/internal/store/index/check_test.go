@@ -65,7 +65,7 @@ func withFiles(t *testing.T, all map[string][]byte) *vfs.MemFS {
 func TestACheckReadsTheWholeIndexAndChangesNothing(t *testing.T) {
 	files := filled(t)
 	before := contents(t, files)
-	r, err := Check(files, "index")
+	r, err := Check(files, "index", nil)
 	must(t, err)
 	if r.Applied != 200 || r.Events != 200 || r.Rows < 200 || r.JournalID != testJournal ||
 		r.OtherFormat {
@@ -80,11 +80,11 @@ func TestACheckReadsTheWholeIndexAndChangesNothing(t *testing.T) {
 	if len(after) != len(before) {
 		t.Errorf("%d files, were %d", len(after), len(before))
 	}
-	if _, err := Check(vfs.NewMem(), "index"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Check(vfs.NewMem(), "index", nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no index: %v", err)
 	}
 	must(t, Suspect(files, "index"))
-	if _, err := Check(files, "index"); !errors.Is(err, ErrDamaged) {
+	if _, err := Check(files, "index", nil); !errors.Is(err, ErrDamaged) {
 		t.Errorf("an index that a run found damaged: %v", err)
 	}
 }
@@ -114,7 +114,7 @@ func TestACheckFindsEveryFlipThatAReaderWouldMeet(t *testing.T) {
 			damaged[other] = bytes.Clone(b)
 		}
 		damaged[name][at] ^= by
-		r, err := Check(withFiles(t, damaged), "index")
+		r, err := Check(withFiles(t, damaged), "index", nil)
 		switch {
 		case errors.Is(err, ErrDamaged):
 			found++

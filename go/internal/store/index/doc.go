@@ -27,6 +27,7 @@
 //	o chunk minute              an event of that chunk came late, received in that minute
 //	p part bucket seq           hashes of senders' ids, from that event on
 //	n type                      name of a type
+//	r seq seq                   the second event repeats the first, whose group is not dropped yet
 //	m                           Meta
 //
 // A chunk is 16 groups in a row: t, l, g and w cost one row for many events, and the reader looks

@@ -27,7 +27,7 @@ var ErrDamaged = errors.New("index is damaged")
 
 // formatVersion counts changes of the rows that another version would misread or miss. An index of
 // another format is built again.
-const formatVersion = 5
+const formatVersion = 7
 
 // Options says how to open an index. FS nil is the operating system's; Log nil is slog.Default.
 type Options struct {
@@ -65,6 +65,10 @@ type Meta struct {
 	Horizon   int64    `json:"horizon"` // latest received time up to there
 	Trimmed   uint64   `json:"trimmed"` // groups up to here are gone
 	Counts    Counts   `json:"counts"`
+	// Window is the longest dedup window so far, in ns.
+	Window int64 `json:"window"`
+	// Carried is the group up to which dedup keys are carried forward.
+	Carried uint64 `json:"carried"`
 	// Dedup holds the days that dedup rows may be of.
 	Dedup map[uint32]*DedupDay `json:"dedup"`
 	// SenderIDs are the parts that p rows may be of, the oldest first.
@@ -96,6 +100,7 @@ type Index struct {
 	read atomic.Uint64 // see RowsRead
 
 	engine *engineTime
+	room   *room
 
 	batch *pebble.Batch // used again and again
 	order []uint64      // scratch
@@ -124,17 +129,23 @@ func Open(dir string, o Options) (*Index, error) {
 		return nil, fmt.Errorf("lock index %s: %w", dir, err)
 	}
 	defer func() { _ = lock.Close() }() // the engine holds it too, until its own Close
-	engine := new(engineTime)
+	engine, room := new(engineTime), newRoom(o, dir)
 	po := engineOptions(o)
 	po.Lock = lock
+	po.FS = vfs.OnDiskFull(o.FS, room.wait)
+	po.EventListener.BackgroundError = paced(o, dir, po.Logger)
 	engine.watch(po.EventListener)
 	db, err := pebble.Open(dir, po)
 	if err != nil {
-		return nil, fmt.Errorf("%w: open %s: %w", ErrDamaged, dir, err)
+		return nil, openFault(dir, err)
+	}
+	room.running.Store(true)
+	if err := room.reserve(); err != nil {
+		o.Log.Warn("index has no ballast", "err", err)
 	}
 	x := &Index{
-		db: db, engine: engine, pending: newPending(), budget: filter.NewBudget(FilterBytesMax),
-		partKeys: partKeysMax, ways: newWays(),
+		db: db, engine: engine, room: room, pending: newPending(), ways: newWays(),
+		budget: filter.NewBudget(FilterBytesMax), partKeys: partKeysMax,
 		batch: db.NewBatch(pebble.WithMaxRetainedSizeBytes(batchBytesKept)),
 	}
 	if err := x.load(); err != nil {
@@ -253,13 +264,46 @@ func (x *Index) Bytes() uint64 { return x.db.Metrics().DiskSpaceUsage() }
 // Background is the CPU time that the engine has taken beside the writer, for flushes and merges.
 func (x *Index) Background() time.Duration { return time.Duration(x.engine.total.Load()) }
 
-// Close flushes and closes.
+// ErrFull says that an index was not closed, because its disk is full. It writes no more.
+var ErrFull = errors.New("index waits for space on its disk")
+
+// Close flushes and closes. Where the engine waits for space it stays as it is, with ErrFull: a
+// crash leaves no less.
 func (x *Index) Close() error {
-	return errors.Join(x.db.Flush(), x.Abandon())
+	flushed, err := x.db.AsyncFlush()
+	if err == nil && !x.ends(flushed) {
+		err = ErrFull
+	}
+	return errors.Join(err, x.Abandon())
 }
 
 // Abandon closes without flushing: what a crash would leave is left.
-func (x *Index) Abandon() error { return errors.Join(x.batch.Close(), x.db.Close()) }
+func (x *Index) Abandon() (err error) {
+	close(x.room.closing)
+	closed := make(chan struct{})
+	go func() {
+		err = errors.Join(x.batch.Close(), x.db.Close())
+		close(closed)
+	}()
+	if !x.ends(closed) {
+		return ErrFull
+	}
+	return err
+}
+
+// ends waits for the engine to end something; false: it waits for space.
+func (x *Index) ends(done <-chan struct{}) bool {
+	for {
+		select {
+		case <-done:
+			return true
+		case <-time.After(roomEvery):
+			if x.Full() {
+				return false
+			}
+		}
+	}
+}
 
 // The engine is set for rows that come once, mostly in the order of their keys or into a part of
 // bounded size, and are seldom read: tables gather in L0 and are merged many at a time.

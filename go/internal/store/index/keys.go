@@ -26,6 +26,7 @@ const (
 	rowTypeName   = 'n'
 	rowLate       = 'o'
 	rowSenderID   = 'p'
+	rowRepeat     = 'r'
 	rowMeta       = 'm'
 )
 

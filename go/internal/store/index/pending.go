@@ -22,6 +22,7 @@ type pending struct {
 	attempts     []attempt
 	windows      windows
 	orders       orders
+	repeats      repeats
 	newCatalogue bool
 }
 
@@ -252,6 +253,7 @@ func (x *Index) committed() {
 	clear(x.orders.changed)
 	x.ended.clear()
 	x.windows.clear()
+	x.repeats.clear()
 	x.newWays = x.newWays[:0]
 	x.senderIDs = x.senderIDs[:0]
 	x.newTypes = x.newTypes[:0]

@@ -53,9 +53,7 @@ func (x *Index) readDedupRow(key []byte) (d Dedup, ok bool, err error) {
 	if err != nil {
 		return d, false, fmt.Errorf("read dedup row: %w", damage(err))
 	}
-	if len(value) == dedupValueBytes {
-		d.Until, d.First = int64(binary.LittleEndian.Uint64(value)), event.ID(value[8:])
-	} else {
+	if d, ok = parseDedup(value); !ok {
 		err = fmt.Errorf("%w: dedup row of %d bytes", ErrDamaged, len(value))
 	}
 	return d, true, errors.Join(err, closer.Close())

@@ -17,6 +17,7 @@ type Dedup struct {
 	Source uint32
 	Key    [16]byte
 	First  event.ID
+	Seq    event.Seq // of the first
 	Until  int64
 }
 
@@ -48,6 +49,7 @@ func (x *Index) Commit() error {
 		p.set(attemptKey(a.outcome.Seq, a.n), p.value)
 	}
 	x.putOrders(&p)
+	x.putRepeats(&p)
 	if x.newCatalogue {
 		p.set([]byte{rowMeta, 'c'}, x.catalogue)
 	}
@@ -108,12 +110,23 @@ func (x *Index) putWindows(p *put) {
 		key, value := p.setDeferred(dedupKeyBytes, dedupValueBytes)
 		putDedupKey(key, d.day, d.part, d.Source, &d.Key)
 		binary.LittleEndian.PutUint64(value, uint64(d.Until))
-		copy(value[8:], d.First[:])
+		binary.LittleEndian.PutUint64(value[8:], uint64(d.Seq))
+		copy(value[16:], d.First[:])
 		p.finish()
 	}
 }
 
-const dedupValueBytes = 8 + 16
+const dedupValueBytes = 8 + 8 + 16
+
+func parseDedup(value []byte) (d Dedup, ok bool) {
+	if len(value) != dedupValueBytes {
+		return d, false
+	}
+	d.Until = int64(binary.LittleEndian.Uint64(value))
+	d.Seq = event.Seq(binary.LittleEndian.Uint64(value[8:]))
+	d.First = event.ID(value[16:])
+	return d, true
+}
 
 // put is an engine batch whose first error sticks.
 type put struct {

@@ -20,8 +20,9 @@ type Report struct {
 
 // Check reads a whole journal, every byte that may still be needed, and changes nothing: what Open
 // makes, removes and mends stays as it is. Nobody may write the journal meanwhile; the caller holds
-// the lock of the data directory.
-func Check(o Options) (*Report, error) {
+// the lock of the data directory. progress, unless it is nil, is told with each group how many
+// bytes are read, and of how many.
+func Check(o Options, progress func(read, all int64)) (*Report, error) {
 	o.setDefaults()
 	o.Log = slog.New(slog.DiscardHandler) // everything is in the report
 	info, err := o.FS.Stat(o.Dir)
@@ -40,8 +41,16 @@ func Check(o Options) (*Report, error) {
 	}
 	defer j.Close()
 	r := &Report{Recovery: *found}
+	for _, s := range j.Segments() {
+		r.Bytes += s.End
+	}
+	read := int64(0)
 	err = j.Replay(0, func(g *Group) error {
 		r.count(g.Frames)
+		read += g.size
+		if progress != nil {
+			progress(read, r.Bytes)
+		}
 		return nil
 	})
 	if err != nil {
@@ -56,9 +65,6 @@ func Check(o Options) (*Report, error) {
 		}
 	}
 	r.Segments = j.Segments()
-	for _, s := range r.Segments {
-		r.Bytes += s.End
-	}
 	r.Damage = slices.Clone(j.Damage())
 	for _, d := range r.Damage {
 		switch {

@@ -149,20 +149,83 @@ func Test_no_lane_position_is_in_two_living_groups(t *testing.T) {
 	}
 }
 
-func Test_a_new_lane_starts_where_it_likes(t *testing.T) {
-	b := newBench(t)
-	j := b.startSettled()
-	appendTags(t, j, 5000)
-	b.power(1)
-	j = b.startSettled()
-	lane := laneOf(2)
-	g, err := j.Append(&Batch{Spans: []event.Span{{Lane: lane, From: 0, To: 640}},
-		Frames: [][]byte{eventFrame(t, 9000, 10)}})
-	if err != nil {
-		t.Fatal(err)
+func Test_a_new_boot_ignores_old_positions(t *testing.T) {
+	for _, same := range []bool{false, true} {
+		b := newBench(t)
+		j := b.startSettled()
+		appendTags(t, j, 5000)
+		b.power(1)
+		// The durable group in shared memory is of the boot that wrote it.
+		b.o.Witness = Witness{ShmDurableGroup: 99, SameBoot: same}
+		j, r := b.start()
+		if damaged := len(r.Damage) > 0; damaged != same {
+			t.Errorf("of the same boot: %v, damage %v", same, r.Damage)
+		}
+		if err := j.Settle(); err != nil {
+			t.Fatal(err)
+		}
+		if to := r.Lanes[laneOf(1)]; to != 5001 {
+			t.Errorf("the old lane stands at %d", to)
+		}
+		g, err := j.Append(&Batch{Spans: []event.Span{{Lane: laneOf(2), From: 0, To: 640}},
+			Frames: [][]byte{eventFrame(t, 9000, 10)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(g.Spans) != 1 || g.Spans[0].From != 0 || g.Spans[0].To != 640 {
+			t.Errorf("the span of the new lane is %v", g.Spans)
+		}
+		g.Release()
+		wantTags(t, j, 5000, 9000)
 	}
-	g.Release()
-	wantTags(t, j, 5000, 9000)
+}
+
+// Test_a_segment_without_its_first_group_cuts_nothing dies at each step of the append that begins
+// a segment: until that group is durable, its table says nothing about the segment before.
+func Test_a_segment_without_its_first_group_cuts_nothing(t *testing.T) {
+	full := func(b *bench) (j *Journal, acknowledged []uint64, last *Batch) {
+		j = b.startSettled()
+		for tag := uint64(1); ; tag++ {
+			next := &Batch{Spans: []event.Span{{Lane: laneOf(1), From: tag, To: tag + 1}},
+				Frames: [][]byte{eventFrame(t, tag, 9000)}}
+			j.mu.Lock()
+			size := groupSize(next.Spans, next.Frames, nil)
+			fits := j.current == nil || j.current.end+size <= j.current.file.size
+			j.mu.Unlock()
+			if !fits {
+				return j, acknowledged, next
+			}
+			g, err := j.Append(next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.Release()
+			acknowledged = append(acknowledged, tag)
+		}
+	}
+	for step, whole := 1, false; !whole; step++ {
+		for _, power := range []bool{false, true} {
+			b := newBench(t)
+			j, want, next := full(b)
+			b.mem.HaltAt(b.mem.Steps() + step)
+			g, err := j.Append(next)
+			if whole = err == nil; whole {
+				g.Release()
+				want = append(want, want[len(want)-1]+1)
+			} else if !isHalted(err) {
+				t.Fatal(err)
+			}
+			if power {
+				b.power(uint64(step))
+			} else {
+				b.kill()
+			}
+			got := tagsIn(t, b.startSettled())
+			if len(got) < len(want) || len(got) > len(want)+1 {
+				t.Fatalf("step %d, power cut %v: %v are left of %v", step, power, got, want)
+			}
+		}
+	}
 }
 
 func Test_an_ended_lane_is_forgotten(t *testing.T) {

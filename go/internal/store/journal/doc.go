@@ -39,8 +39,9 @@
 // The table states where segments end and where lanes stand before the group that carries it. A
 // first group also carries the catalogue as its last frame, so that no older segment is needed for
 // names. Behind the events of a group come OUTCOMES (see outcome.go), CONFIG (JSON), LANE-END (the
-// lane's id) and RESCUE frames (a line with the event's Seq, then the event's frame as it was). A
-// later format keeps the JOURNAL file's form, and the first 14 bytes of the header.
+// lane's id), RESCUE (a line with the event's Seq and the group that its outcomes reach to, then
+// the event's frame as it was) and CARRIED frames (see carried.go). A later format keeps the
+// JOURNAL file's form, and the first 14 bytes of the header.
 //
 // # States
 //

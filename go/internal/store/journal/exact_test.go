@@ -61,7 +61,7 @@ func (m *image) checked(t testing.TB, files map[string][]byte) *Report {
 	for name, b := range files {
 		mem.Put(dir+"/"+name, b)
 	}
-	r, err := Check(Options{FS: mem, Dir: dir, Witness: Witness{IndexGroup: m.last}})
+	r, err := Check(Options{FS: mem, Dir: dir, Witness: Witness{IndexGroup: m.last}}, nil)
 	if err != nil {
 		t.Fatalf("check: %v", err)
 	}
@@ -183,7 +183,7 @@ func Test_a_check_changes_nothing(t *testing.T) {
 			mem.Put(dir+"/"+name, b)
 		}
 		rec := vfs.Record(mem)
-		if _, err := Check(Options{FS: rec, Dir: dir}); err != nil {
+		if _, err := Check(Options{FS: rec, Dir: dir}, nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		for cut := range rec.Cuts() {
@@ -192,7 +192,7 @@ func Test_a_check_changes_nothing(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Check(Options{FS: vfs.NewMem(), Dir: dir}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Check(Options{FS: vfs.NewMem(), Dir: dir}, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
 }

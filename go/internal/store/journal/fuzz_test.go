@@ -59,7 +59,7 @@ func FuzzASegmentFile(f *testing.F) {
 			mem.Put(dir+"/"+other, content)
 		}
 		mem.Put(dir+"/"+name, b)
-		_, checkErr := Check(Options{FS: mem, Dir: dir})
+		_, checkErr := Check(Options{FS: mem, Dir: dir}, nil)
 		o := options(mem, newClock(), 3)
 		o.SegmentSize = 20 << 10
 		j, _, err := Open(o)

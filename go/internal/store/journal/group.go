@@ -20,8 +20,8 @@ const (
 	KindConfig   = shmabi.KindConfig
 	KindLaneEnd  = shmabi.KindLaneEnd
 	// KindRescue is an event frame of an older segment, copied forward: its payload is a line that
-	// begins with the event's Seq, then the frame as it was. It is the journal's own and never in
-	// a lane.
+	// begins with Rescue.Seq and Rescue.AsOf, then the frame as it was. It is the journal's own and
+	// never in a lane.
 	KindRescue Kind = 5
 )
 
@@ -32,18 +32,21 @@ type Batch struct {
 	// may hold more than the frames: those that are not stored are left out.
 	Spans  []event.Span
 	Frames [][]byte // whole EVENT frames, as they lie in the lanes; copied once
-	// Outcomes, Config, LaneEnds and Rescues become frames behind the events.
+	// Outcomes, Config, LaneEnds, Rescues and Carried become frames behind the events.
 	Outcomes []event.Outcome
 	Config   []byte // JSON of event.Catalogue
 	LaneEnds []event.LaneID
 	Rescues  []Rescue
-	LowSpace bool // leave the error texts of outcomes out
+	Carried  *Carried // nil: nothing
+	LowSpace bool     // leave the error texts of outcomes out
 }
 
 // Rescue is an event copied forward so that its old segment can be dropped.
 type Rescue struct {
-	Seq   event.Seq // of the event, which it keeps
-	Frame []byte    // as Read returned it
+	Seq event.Seq // of the event, which it keeps
+	// AsOf is the group up to which the Outcomes that come along tell all that became of the event.
+	AsOf  uint64
+	Frame []byte // as Read returned it
 }
 
 // controlFrames builds the frames that do not come from a lane.
@@ -65,7 +68,11 @@ func controlFrames(b *Batch) []shmabi.Frame {
 	for _, r := range b.Rescues {
 		payload := make([]byte, lineSize, lineSize+len(r.Frame))
 		binary.LittleEndian.PutUint64(payload, uint64(r.Seq))
+		binary.LittleEndian.PutUint64(payload[8:], r.AsOf)
 		frames = append(frames, shmabi.BuildRecord(KindRescue, append(payload, r.Frame...)))
+	}
+	if b.Carried != nil {
+		frames = append(frames, shmabi.BuildRecord(KindCarried, b.Carried.encode()))
 	}
 	return frames
 }
@@ -89,6 +96,9 @@ func (b *Batch) Size() int64 {
 	for _, r := range b.Rescues {
 		size += frameHeader + lineSize + roundUp(int64(len(r.Frame)), lineSize)
 	}
+	if b.Carried != nil {
+		size += roundUp(int64(frameHeader+b.Carried.size()), lineSize)
+	}
 	return size
 }
 
@@ -102,7 +112,8 @@ type Frame struct {
 	// Bytes is the whole frame, both lines included; valid while the group is retained.
 	Bytes   []byte
 	Rescued bool
-	Damaged bool // the payload fails its checksum; Bytes is nil
+	AsOf    uint64 // of a rescued one, see Rescue
+	Damaged bool   // the payload fails its checksum; Bytes is nil
 }
 
 // unwrapRescue makes the frame inside visible in place of the one around it. One that holds no
@@ -117,6 +128,7 @@ func (f *Frame) unwrapRescue() {
 	if err != nil || frame.Kind() != KindEvent {
 		return
 	}
+	f.AsOf = binary.LittleEndian.Uint64(inner[8:])
 	f.Seq, f.Kind, f.Bytes, f.Rescued = seq, KindEvent, frame, true
 	f.Loc.Offset += frameHeader + lineSize
 	f.Loc.Length = uint32(len(frame))

@@ -1,0 +1,119 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"sluice/go/internal/event"
+	"sluice/go/internal/store/index"
+	"sluice/go/internal/store/journal"
+)
+
+// recalled is what a new index was told, before it followed the journal, of groups that are gone.
+type recalled struct {
+	// asOf is of the events that were copied forward: their outcomes of groups up to there count
+	// already.
+	asOf    map[event.Seq]uint64
+	repeats map[event.Seq]event.ID
+	horizon int64
+}
+
+// recall has a new index know of the groups that are gone what they decided, as far as they were
+// carried forward. The groups that are left are read for that first, because what is carried
+// forward lies behind what depends on it.
+func (s *Store) recall(ctx context.Context) error {
+	segments := s.journal.Segments()
+	if len(segments) == 0 || segments[0].FirstGroup < 2 {
+		return nil
+	}
+	first := segments[0].FirstGroup
+	s.opt.Log.Info("index begins anew: what was carried forward of dropped segments is read first",
+		"first_group", first)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recalled = recalled{asOf: map[event.Seq]uint64{}, repeats: map[event.Seq]event.ID{}}
+	err := s.journal.Replay(first, func(g *journal.Group) error {
+		if err := s.recallGroup(g, first); err != nil {
+			return err
+		}
+		if s.index.Pending() >= pendingMax {
+			return s.commit()
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return fmt.Errorf("read what was carried forward: %w", err)
+	}
+	meta := s.index.Meta()
+	meta.Horizon = max(meta.Horizon, s.recalled.horizon)
+	return nil
+}
+
+// recallGroup takes what a group tells of groups before first.
+func (s *Store) recallGroup(g *journal.Group, first uint64) error {
+	clear(s.revived)
+	for i := range g.Frames {
+		f := &g.Frames[i]
+		switch {
+		case f.Damaged:
+		case f.Rescued && f.Seq.Group() < first:
+			if _, again := s.recalled.asOf[f.Seq]; again {
+				continue
+			}
+			if err := s.applyEvent(f); err != nil {
+				return fmt.Errorf("apply event %d: %w", f.Seq, err)
+			}
+			s.recalled.asOf[f.Seq] = f.AsOf
+		case f.Kind == journal.KindCarried:
+			if err := s.recallCarried(f, first); err != nil {
+				return err
+			}
+		}
+	}
+	if len(s.revived) == 0 {
+		return nil
+	}
+	outcomes, err := g.Outcomes()
+	if err != nil {
+		return nil // it is logged when the group is applied
+	}
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Copied {
+			if err := s.applyOutcome(o); err != nil {
+				return fmt.Errorf("apply outcome of %d: %w", o.Seq, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) recallCarried(f *journal.Frame, first uint64) error {
+	c, err := f.Carried()
+	if err != nil {
+		s.opt.Log.Error("what was carried forward is unreadable", "err", err)
+		return nil
+	}
+	if c.Last < first { // or a crash came before the segment was dropped
+		s.recalled.horizon = max(s.recalled.horizon, c.Horizon)
+		for _, r := range c.Repeats {
+			if r.Seq.Group() >= first {
+				s.recalled.repeats[r.Seq] = r.First
+			}
+		}
+	}
+	meta := s.index.Meta()
+	for i := range c.Keys {
+		k := &c.Keys[i]
+		if k.Seq.Group() >= first {
+			continue // its event comes
+		}
+		meta.Window = max(meta.Window, k.Until-k.First.Time().UnixNano())
+		err := s.index.RestoreDedup(index.Dedup{
+			Source: k.Source, Key: k.Key, First: k.First, Seq: k.Seq, Until: k.Until,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

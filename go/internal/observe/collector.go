@@ -97,7 +97,10 @@ var (
 	retention = desc("retention_headroom_seconds", "How much older the oldest event that is not "+
 		"delivered may grow before delivered ones of its time are dropped; below 0 it is kept all "+
 		"the same.")
-	deadDropped    = desc("dead_letters_dropped_total", "Dead letters that retention took.")
+	deadDropped = desc("dead_letters_dropped_total", "Dead letters that retention took.")
+	keysLeft    = desc("journal_dedup_keys_left", "Whether the open dedup windows hold more "+
+		"keys than go with the journal when segments are dropped: should the index be lost as well, "+
+		"a repeat of what was dropped is taken for new.")
 	journalDurable = desc("journal_durable_group", "Last group that is durable.")
 	journalApplied = desc("journal_applied_group", "Last durable group that the index has.")
 
@@ -315,6 +318,7 @@ func (s scrape) journal(j Journal) {
 	s.gauge(undelivered, j.UndeliveredAge.Seconds())
 	s.gauge(retention, (j.RetentionAge - j.UndeliveredAge).Seconds())
 	s.counter(deadDropped, float64(j.DeadDropped))
+	s.gauge(keysLeft, truth(j.KeysLeft))
 	s.gauge(journalDurable, float64(j.Durable))
 	s.gauge(journalApplied, float64(j.Applied))
 	s.counter(committerCPU, j.Committer.Seconds())

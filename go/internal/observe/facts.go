@@ -81,6 +81,7 @@ type Journal struct {
 	// how long delivered ones are kept.
 	UndeliveredAge, RetentionAge time.Duration
 	DeadDropped                  uint64 // dead letters that retention took
+	KeysLeft                     bool   // more dedup keys are open than go with the journal
 	Durable, Applied             uint64 // groups
 	// Committer, Applier and Engine are the CPU time behind the verdict, by stage.
 	Committer, Applier, Engine time.Duration

@@ -22,7 +22,7 @@ import (
 // carryShare is the part of the journal's space that open dedup keys may take: they are written
 // again with each turn of the journal. Where they are more they are left behind, see
 // Stats.KeysLeft: a start without an index then takes a repeat of what is gone for new.
-const carryShare = 16
+const carryShare = 64
 
 // carryWait is how long a trim waits until one record is durable, where space is short. Beyond it,
 // room for new events counts more than that a repeat is known as one after the index was lost, too.

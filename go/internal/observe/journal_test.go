@@ -20,7 +20,8 @@ func TestABacklogIsHeldAgainstItsRateAndRetention(t *testing.T) {
 	}})
 	has(t, scrapeText(t, m), "webhook_journal_headroom_bytes 4096",
 		"webhook_undelivered_oldest_seconds 93600", "webhook_retention_headroom_seconds -7200",
-		"webhook_dead_letters_dropped_total 3", "webhook_journal_dedup_keys_left 1", `webhook_delivery_rate{destination="slow"} 2.5`,
+		"webhook_dead_letters_dropped_total 3", "webhook_journal_dedup_keys_left 1",
+		`webhook_delivery_rate{destination="slow"} 2.5`,
 		`webhook_backlog_drain_seconds{destination="slow"} 40`,
 		`webhook_backlog_drain_seconds{destination="down"} +Inf`)
 }

@@ -24,8 +24,6 @@ const (
 	warmSegments = 6
 	// retentionBytes is the space of a store that is measured; retention works at 75 % of it.
 	retentionBytes = 1 << 30
-	// backlogMax bounds what is appended and not delivered yet in a life.
-	backlogMax = 16 << 10
 	// leaseMax is how many deliveries are leased at once.
 	leaseMax = 256
 	// probeEvery is the time between two bare writes beside a long run.

@@ -86,10 +86,10 @@ func (s *shopify) list(ctx context.Context, in span, cursor string) (page, error
 	var named map[string]json.RawMessage
 	var list []json.RawMessage
 	if err := json.Unmarshal(got.body, &named); err != nil {
-		return page{}, fmt.Errorf("Shopify's list of %s: %w", resource, err)
+		return page{}, fmt.Errorf("the list of %s of Shopify: %w", resource, err)
 	}
 	if err := json.Unmarshal(named[path.Base(resource)], &list); err != nil {
-		return page{}, fmt.Errorf("Shopify's list of %s: %w", resource, err)
+		return page{}, fmt.Errorf("the list of %s of Shopify: %w", resource, err)
 	}
 	p := page{}
 	for _, raw := range list {

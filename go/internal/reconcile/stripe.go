@@ -69,7 +69,7 @@ func (s *stripe) list(ctx context.Context, in span, cursor string) (page, error)
 		HasMore bool              `json:"has_more"`
 	}
 	if err := json.Unmarshal(got.body, &list); err != nil {
-		return page{}, fmt.Errorf("Stripe's list of events: %w", err)
+		return page{}, fmt.Errorf("the list of events of Stripe: %w", err)
 	}
 	p := page{}
 	last := ""

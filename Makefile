@@ -48,6 +48,7 @@ test: tools servers ## every test: the fast ones, Rust, Go, the peers, then end 
 	SLUICE_NEED_SERVERS=1 $(GO) test $(UNIT)
 	cd bench/peers && $(GO) test ./...
 	cd bench/peers/store && $(GO) test ./...
+	cd go/verifybench && $(GO) test ./...
 	@$(MAKE) --no-print-directory e2e
 
 .PHONY: e2e
@@ -92,6 +93,7 @@ lint: tools verify $(TOOLS)/staticcheck-$(STATICCHECK_VERSION) ## all that judge
 	$(TOOLS)/staticcheck-$(STATICCHECK_VERSION) ./...
 	cd bench/peers && $(GO) vet ./... && $(TOOLS)/staticcheck-$(STATICCHECK_VERSION) ./...
 	cd bench/peers/store && $(GO) vet ./... && $(TOOLS)/staticcheck-$(STATICCHECK_VERSION) ./...
+	cd go/verifybench && $(GO) vet ./... && $(TOOLS)/staticcheck-$(STATICCHECK_VERSION) ./...
 	$(GO) run ./scripts/lint imports
 	$(GO) run ./scripts/lint tidy
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -112,6 +114,7 @@ generate: tools ## writes the generated files again (layout faces, gRPC code)
 bench: bench-tools ## sluice beside its peers, in the same minute; BENCH_FLAGS goes to bench/run
 	@scripts/with-postgres --if-present $(TOOLS)/bench $(BENCH_FLAGS)
 	@$(MAKE) --no-print-directory bench-tls
+	@$(MAKE) --no-print-directory bench-verify BENCH_FLAGS=
 
 .PHONY: bench-overload
 bench-overload: bench-tools ## overload and recovery, judged; BENCH_FLAGS=-quick is two minutes of it
@@ -133,6 +136,13 @@ bench-store: ## the journal beside the bare disk and other stores, its life and 
 	cd bench/peers/store && $(GO) build -o $(TOOLS)/storepeers .
 	$(GO) build -o $(TOOLS)/storebench ./go/storebench
 	@scripts/with-postgres --if-present $(TOOLS)/storebench -gate $(BENCH_FLAGS)
+
+.PHONY: bench-verify
+bench-verify: ## a verdict beside the providers' own libraries and the bare primitive, judged
+	@scripts/need go
+	@mkdir -p $(TOOLS)
+	cd go/verifybench && $(GO) build -o $(TOOLS)/verifybench .
+	$(TOOLS)/verifybench -gate $(BENCH_FLAGS)
 
 .PHONY: bench-tools
 bench-tools: build

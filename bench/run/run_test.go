@@ -111,6 +111,7 @@ func TestGates(t *testing.T) {
 		ringWide: measured(ringWide, 60000, usage{"dataplane": 0.010}),
 		durable:  measured(durable, 50000, usage{"dataplane": 0.020}),
 		insert:   measured(insert, 4000, usage{"app": 0.1, "store": 0.15}),
+		copying:  measured(copying, 10000, usage{"app": 0.05, "store": 0.01}),
 	}
 	verdicts := func() (string, int) {
 		var out strings.Builder

@@ -8,6 +8,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/subtle"
+	"hash"
 	"math/big"
 )
 
@@ -159,19 +160,17 @@ func (v *Verifier) proves(p *Proof, k *keyState, signature []byte) bool {
 		return len(signature) == 2*half && ecdsa.Verify(k.weierstrass, sum,
 			new(big.Int).SetBytes(signature[:half]), new(big.Int).SetBytes(signature[half:]))
 	case RSASHA1, RSASHA256:
-		hash := p.Algorithm.digest()
-		return rsa.VerifyPKCS1v15(k.rsa, hash, v.digest(hash), signature) == nil
+		of := p.Algorithm.digest()
+		return rsa.VerifyPKCS1v15(k.rsa, of, v.digest(of), signature) == nil
 	case RSAPSSSHA256, RSAPSSSHA512:
 		// The salt is as long as the hash (RFC 7518, section 3.5; RFC 9421, section 3.3.1).
-		hash := p.Algorithm.digest()
-		return rsa.VerifyPSS(k.rsa, hash, v.digest(hash), signature,
+		of := p.Algorithm.digest()
+		return rsa.VerifyPSS(k.rsa, of, v.digest(of), signature,
 			&rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash}) == nil
 	}
 	if !k.fresh {
 		k.mac.Reset()
-		for _, text := range v.parts {
-			k.mac.Write(text)
-		}
+		v.feed(k.mac)
 		k.size = len(k.mac.Sum(k.sum[:0]))
 		k.fresh = true
 	}
@@ -179,21 +178,42 @@ func (v *Verifier) proves(p *Proof, k *keyState, signature []byte) bool {
 }
 
 // digest is the hash of the signed text, made once for all keys and candidates.
-func (v *Verifier) digest(h crypto.Hash) []byte {
-	if v.digested == h {
-		return v.sum[:h.Size()]
+func (v *Verifier) digest(of crypto.Hash) []byte {
+	if v.digested == of {
+		return v.sum[:of.Size()]
 	}
-	hash := v.hashes[h]
-	if hash == nil {
-		hash = h.New()
-		v.hashes[h] = hash
+	h := v.hashes[of]
+	if h == nil {
+		h = of.New()
+		v.hashes[of] = h
 	}
-	hash.Reset()
+	h.Reset()
+	v.feed(h)
+	v.digested = of
+	return h.Sum(v.sum[:0])
+}
+
+// feed hashes the signed text. What stands before a long part goes along with as much of it as fills
+// blocks of the hash: a hash that keeps no beginning of a block copies nothing and is called less.
+func (v *Verifier) feed(h hash.Hash) {
+	block := h.BlockSize()
+	short := v.short[:0]
 	for _, text := range v.parts {
-		hash.Write(text)
+		if len(short)+len(text) > len(v.short)-block {
+			if fill := (block - len(short)%block) % block; len(short) > 0 && len(text) > fill {
+				short = append(short, text[:fill]...)
+				text = text[fill:]
+			}
+			h.Write(short)
+			short = short[:0]
+			if len(text) > len(v.short)-block {
+				h.Write(text)
+				continue
+			}
+		}
+		short = append(short, text...)
 	}
-	v.digested = h
-	return hash.Sum(v.sum[:0])
+	h.Write(short)
 }
 
 // joined is the signed text in one piece, for Ed25519, which reads it twice.

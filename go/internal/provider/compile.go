@@ -121,6 +121,7 @@ type Verifier struct {
 	keys     []keyState
 	parts    [][]byte
 	message  []byte
+	short    [feedBytes]byte           // of feed
 	hashes   map[crypto.Hash]hash.Hash // for public keys, made when they are first needed
 	digested crypto.Hash               // the one whose result of the signed text is in sum
 	sum      [sha512.Size]byte

@@ -45,6 +45,8 @@ const (
 	retryHeadersMax = 8
 	// clientNamesMax is how many names of client certificates a source may list.
 	clientNamesMax = 256
+	// feedBytes is what feed gathers before it hashes, the blocks of the largest hash included.
+	feedBytes = 512
 	// messageKeep is the scratch memory that a Verifier keeps between requests.
 	messageKeep = 64 << 10
 )

@@ -193,8 +193,9 @@ func (v *Verifier) digest(of crypto.Hash) []byte {
 	return h.Sum(v.sum[:0])
 }
 
-// feed hashes the signed text. What stands before a long part goes along with as much of it as fills
-// blocks of the hash: a hash that keeps no beginning of a block copies nothing and is called less.
+// feed hashes the signed text. What stands before a long part goes along with as much of it as
+// fills blocks of the hash: a hash that keeps no beginning of a block copies nothing and is
+// called less.
 func (v *Verifier) feed(h hash.Hash) {
 	block := h.BlockSize()
 	short := v.short[:0]

@@ -21,7 +21,7 @@ func (d *Daemon) withUnenforced(problems []string) []string {
 		if isLax(s) {
 			taken := unverified(judged.Tally(idOf(p.catalogue.Sources, s.Name)))
 			problems = append(problems, fmt.Sprintf("source %s takes what is not proven (enforce: false): "+
-				"%d events since the start", s.Name, taken))
+				"%d since the start", s.Name, taken))
 		}
 	}
 	return problems

@@ -38,11 +38,11 @@ func (e Encoding) decode(dst, text []byte) ([]byte, form) {
 	case EncodingText:
 		return text, formGood
 	case Hex, HexAnyCase:
-		n, err := hex.Decode(dst, text)
-		if err != nil {
+		n, seen := decodeHex(dst, text)
+		switch {
+		case seen&hexNone != 0:
 			return nil, formBad
-		}
-		if e == Hex && hasUpper(text) {
+		case seen&hexUpper != 0 && e == Hex:
 			return nil, formNever
 		}
 		return dst[:n], formGood
@@ -58,13 +58,40 @@ func (e Encoding) decode(dst, text []byte) ([]byte, form) {
 	return dst[:n], formGood
 }
 
-func hasUpper(hex []byte) bool {
-	for _, c := range hex {
-		if 'A' <= c && c <= 'F' {
-			return true
+// What is known of a byte as a hex digit: its value, and above that whether it is an upper case one
+// or none at all.
+const (
+	hexUpper = 1 << 4
+	hexNone  = 1 << 7
+)
+
+var hexDigits = func() (table [256]byte) {
+	for c := range table {
+		table[c] = hexNone
+	}
+	for n := range byte(16) {
+		digit := hex.EncodeToString([]byte{n})[1]
+		table[digit] = n
+		if digit >= 'a' {
+			table[digit-'a'+'A'] = n | hexUpper
 		}
 	}
-	return false
+	return table
+}()
+
+// decodeHex reads digits of either case in one pass, and tells what it has seen among them.
+func decodeHex(dst, text []byte) (n int, seen byte) {
+	if len(text)%2 != 0 {
+		return 0, hexNone
+	}
+	n = len(text) / 2
+	dst = dst[:n]
+	for i := range dst {
+		high, low := hexDigits[text[2*i]], hexDigits[text[2*i+1]]
+		seen |= high | low
+		dst[i] = high<<4 | low&0xf
+	}
+	return n, seen
 }
 
 func (e Encoding) encode(raw []byte) string {

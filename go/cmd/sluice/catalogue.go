@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"sluice/go/internal/config"
 	"sluice/go/internal/destination/transform"
@@ -47,8 +48,22 @@ func configProvider(s *provider.Scheme) config.Provider {
 		CheckSecrets: func(secrets []config.Secret, allowLegacy bool) []config.SecretFault {
 			return checkSecrets(s, secrets, allowLegacy)
 		},
+		Unbound: func(secrets []config.Secret) string { return unbound(s, secrets) },
 		Batches: s.Batch != nil, SignsURL: s.SignsURL(),
 	}
+}
+
+// unbound is the first role of Binds that no secret has.
+func unbound(s *provider.Scheme, secrets []config.Secret) string {
+	for _, role := range s.Binds() {
+		if !slices.ContainsFunc(secrets, func(secret config.Secret) bool {
+			p, err := provider.ParseSecret(string(secret.Reveal()))
+			return err == nil && p.Role == role
+		}) {
+			return role
+		}
+	}
+	return ""
 }
 
 func checkSecrets(s *provider.Scheme, secrets []config.Secret,

@@ -48,6 +48,9 @@ type Provider struct {
 	// CheckSecrets says which of a source's secrets cannot be keys of this provider; nil takes all.
 	// What it says must not repeat a secret.
 	CheckSecrets func(secrets []Secret, allowLegacy bool) []SecretFault
+	// Unbound gives the role of a secret that lacks and without which any other customer of the
+	// sender can send here; empty: none does. nil: never.
+	Unbound func(secrets []Secret) (role string)
 	// Batches: it sends several events in one body. SignsURL: what it signs begins with the URL that
 	// it was given.
 	Batches, SignsURL bool

@@ -177,6 +177,13 @@ func (r *reader) secrets(t *table, s *Source, facts Provider) {
 			known, paths = append(known, secret), append(paths, entry.path)
 		}
 	}
+	if facts.Unbound != nil && len(known) == len(entries) {
+		if role := facts.Unbound(known); role != "" {
+			r.warn(it.path, "add {role: "+role+", value: \"env:NAME\"}",
+				"the sender of source %s signs alike for all its customers: without a secret of the role "+
+					"%s any of them can send here", s.Name, role)
+		}
+	}
 	if facts.CheckSecrets == nil || len(known) == 0 || len(s.Secrets) < len(entries) {
 		return
 	}

@@ -20,3 +20,16 @@ func (s *Scheme) SignsURL() bool {
 	}
 	return some
 }
+
+// Binds are the roles of secrets that hold what is signed to one customer of the sender, who signs
+// alike for all of them. A source may lack them.
+func (s *Scheme) Binds() (roles []string) {
+	for i := range s.AnyOf {
+		for _, p := range s.AnyOf[i].Content {
+			if p.Kind == PartSecret && p.Source.Kind != SourceNone && !slices.Contains(roles, p.Role) {
+				roles = append(roles, p.Role)
+			}
+		}
+	}
+	return roles
+}

@@ -70,6 +70,7 @@ type stress struct {
 	killed    int
 	consumer  *process
 	lives     int
+	made      map[int]bool // its file is there, or nobody will make it any more
 	ended     map[int]bool
 }
 
@@ -78,7 +79,7 @@ func newStress(t *testing.T, size stressSize, seed uint64) *stress {
 	s := &stress{
 		t: t, size: size, random: rand.New(rand.NewPCG(seed, 1)), seed: seed,
 		binary: buildProducer(t), dir: shmDir(t), producers: map[int]*process{},
-		finished: map[int]string{}, ended: map[int]bool{},
+		finished: map[int]string{}, made: map[int]bool{}, ended: map[int]bool{},
 		deadline: time.Now().Add(time.Duration(60+size.lanes*10) * time.Second),
 	}
 	for range size.lanes {
@@ -191,7 +192,8 @@ func (s *stress) startProducer() {
 	s.producers[lane] = s.start(command)
 }
 
-// startConsumer gives a new consumer all bells and the lanes that have not ended.
+// startConsumer gives a new consumer all bells and the lanes that have not ended. It takes one that
+// is not there for one that has, so those that are still to be made come later.
 func (s *stress) startConsumer() {
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), roleVariable+"=consumer",
@@ -203,7 +205,7 @@ func (s *stress) startConsumer() {
 	s.lives++
 	s.consumer = s.start(command)
 	for lane := range s.started {
-		if !s.ended[lane] {
+		if s.made[lane] && !s.ended[lane] {
 			s.tell(lane)
 		}
 	}
@@ -265,6 +267,7 @@ func (s *stress) listen() {
 		select {
 		case line := <-p.lines:
 			if line == "ready" {
+				s.made[lane] = true
 				s.tell(lane)
 			} else {
 				s.finished[lane] = line
@@ -311,6 +314,7 @@ func (s *stress) gone(lane int) {
 			s.t.Fatalf("producer %d ended by itself: %v\n%s", lane, p.err, p.stderr.String())
 		}
 	}
+	s.made[lane] = true
 	s.tell(lane)
 	if err := s.bells[lane][0].Ring(); err != nil {
 		s.t.Fatal(err)

@@ -285,6 +285,9 @@ func (x *Index) Abandon() (err error) {
 		err = errors.Join(x.batch.Close(), x.db.Close())
 		close(closed)
 	}()
+	for _, b := range x.buckets {
+		b.release()
+	}
 	if !x.ends(closed) {
 		return ErrFull
 	}
@@ -316,9 +319,15 @@ const (
 	tablesInL0Max = 64
 	// tableBytes bounds a table in L0; deeper ones are larger.
 	tableBytes = 8 << 20
-	// cacheBytes is for the tables' own indexes, most of all.
-	cacheBytes      = 16 << 20
+	// memtablesMax makes writers wait for the flushes.
+	memtablesMax = 4
+	// cacheBytes is for the tables' own indexes, most of all. The engine takes the memory of its
+	// memtables out of it, and keeps nothing where they leave nothing.
+	cacheBytes      = memtablesMax*memtableBytes + 16<<20
 	indexBlockBytes = 64 << 10
+	// blockBytes makes a row that is asked for dearer by some microseconds and the tables' indexes
+	// small enough for the cache.
+	blockBytes = 16 << 10
 )
 
 func engineOptions(o Options) *pebble.Options {
@@ -328,7 +337,7 @@ func engineOptions(o Options) *pebble.Options {
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memtableBytes,
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: memtablesMax,
 		L0CompactionThreshold:       tablesInL0,
 		L0StopWritesThreshold:       tablesInL0Max,
 		LBaseMaxBytes:               64 << 20,
@@ -350,7 +359,8 @@ func engineOptions(o Options) *pebble.Options {
 	// The tables have no filters of their own: ours are before the dedup rows, and the tables of
 	// other rows do not overlap. A filter block is as large as thirty data blocks that a read
 	// without it looks at.
-	po.Levels[0].IndexBlockSize = indexBlockBytes // what L0 has, all levels below have
+	// What L0 has, all levels below have.
+	po.Levels[0].BlockSize, po.Levels[0].IndexBlockSize = blockBytes, indexBlockBytes
 	return po
 }
 

@@ -1,5 +1,5 @@
-// Package filter answers "was this key ever added?" from memory, with no false "no": blocked Bloom
-// filters that grow with what is put in.
+// Package filter answers "was this key ever added, and to which part?" from memory, with no false
+// "no": blocked Bloom filters that grow with what is put in.
 //
 // It stores no key, removes none and persists nothing. A "maybe" proves nothing: who needs to be
 // sure asks the rows that the filter stands before.
@@ -9,22 +9,25 @@
 // A filter is a row of chunks. Only the last one takes keys; when it is full, a chunk four times
 // its size follows, up to chunkBytesMax. A chunk is a row of blocks of 64 bytes, one line of the
 // processor's cache; a key belongs to one block and sets one bit in each of its eight words. So a
-// look costs one line for each chunk, and 40 million keys lie in six chunks of 85 MiB together:
+// look costs one line for each chunk, and 50 million keys lie in seven chunks of 149 MiB together:
 //
 //	64 KiB │ 256 KiB │ 1 MiB │ 4 MiB │ 16 MiB │ 64 MiB │ 64 MiB …
 //
-// A chunk of the largest size takes one key for 16 bits. Smaller ones take one for 20: that costs
-// little, and each chunk adds its own share of false answers.
+// Keys come with the number of the part that their rows lie in, which never falls. A chunk knows
+// the first and the last of its parts, so that a "maybe" need not be asked in all of them: else one
+// would cost the more the more keys there are, and come the more often.
 //
 // # Bounds
 //
 // The memory of all filters that share a Budget is bounded by it. A filter that may not grow puts
 // further keys into its last chunk: "maybe" becomes more frequent, and always where there is not
-// even a first chunk. Within the budget it says "maybe" to fewer than one of 400 keys that it does
-// not hold.
+// even a first chunk. Within the budget it says "maybe" to fewer than one of 2,000 keys that it
+// does not hold.
 package filter
 
 import (
+	"iter"
+	"math"
 	"sync/atomic"
 	"unsafe"
 
@@ -32,14 +35,13 @@ import (
 )
 
 const (
-	bitsPerKey      = 20 // in a chunk that is full
-	bitsPerKeyLarge = 16 // the same of the largest chunks
-	blockWords      = 8
-	blockBytes      = 8 * blockWords
-	firstBytes      = 64 << 10
-	growth          = 4
-	chunkBytesMax   = 64 << 20
-	_               = uint(firstBytes % blockBytes * -1) // chunks are whole blocks
+	bitsPerKey    = 24 // in a chunk that is full
+	blockWords    = 8
+	blockBytes    = 8 * blockWords
+	firstBytes    = 64 << 10
+	growth        = 4
+	chunkBytesMax = 64 << 20
+	_             = uint(firstBytes % blockBytes * -1) // chunks are whole blocks
 )
 
 // Budget is memory that filters share. Its methods may be called from any goroutine.
@@ -69,7 +71,7 @@ func (b *Budget) take(bytes int64) bool {
 
 // Filter is a set of hashes that may answer for more than it holds. One goroutine may add; a filter
 // that nobody adds to any more may be read by any number. The hashes must be well spread over all
-// 64 bits.
+// 64 bits. It owns memory outside the Go heap: see Release.
 type Filter struct {
 	budget *Budget
 	chunks []chunk
@@ -79,17 +81,20 @@ type Filter struct {
 	blind  bool // there is a key and no chunk
 }
 
-type chunk []block
+type chunk struct {
+	blocks      []block
+	first, last uint16 // parts of its keys
+}
 
 type block [blockWords]uint64
 
 // New gives an empty filter.
 func New(b *Budget) *Filter { return &Filter{budget: b} }
 
-// Add puts a hash in.
-func (f *Filter) Add(hash uint64) {
+// Add puts a hash in whose row lies in a part.
+func (f *Filter) Add(hash uint64, part uint16) {
 	f.keys++
-	if f.room == 0 && !f.grow() {
+	if f.room == 0 && !f.grow(part) {
 		if len(f.chunks) == 0 {
 			f.blind = true
 			return
@@ -97,7 +102,9 @@ func (f *Filter) Add(hash uint64) {
 		f.room = keysIn(firstBytes) // ask the budget again after as many
 	}
 	f.room--
-	b, pattern := f.chunks[len(f.chunks)-1].block(hash), bits(hash)
+	c := &f.chunks[len(f.chunks)-1]
+	c.last = max(c.last, part)
+	b, pattern := c.block(hash), bits(hash)
 	b[0] |= 1 << (pattern & 63)
 	b[1] |= 1 << (pattern >> 6 & 63)
 	b[2] |= 1 << (pattern >> 12 & 63)
@@ -111,17 +118,30 @@ func (f *Filter) Add(hash uint64) {
 // Has tells whether a hash may be in; false is certain.
 func (f *Filter) Has(hash uint64) bool {
 	pattern := bits(hash)
-	for _, c := range f.chunks {
-		b := c.block(hash)
-		// No branch between the words: half of them would be guessed wrong.
-		if b[0]>>(pattern&63)&(b[1]>>(pattern>>6&63))&
-			(b[2]>>(pattern>>12&63))&(b[3]>>(pattern>>18&63))&
-			(b[4]>>(pattern>>24&63))&(b[5]>>(pattern>>30&63))&
-			(b[6]>>(pattern>>36&63))&(b[7]>>(pattern>>42&63))&1 != 0 {
+	for i := range f.chunks {
+		if f.chunks[i].has(hash, pattern) {
 			return true
 		}
 	}
 	return f.blind
+}
+
+// Stretches gives the parts that may hold a hash, as the first and the last of a stretch. Stretches
+// may meet, and come in no order.
+func (f *Filter) Stretches(hash uint64) iter.Seq2[uint16, uint16] {
+	return func(yield func(first, last uint16) bool) {
+		if f.blind {
+			yield(0, math.MaxUint16)
+			return
+		}
+		pattern := bits(hash)
+		for i := range f.chunks {
+			c := &f.chunks[i]
+			if c.has(hash, pattern) && !yield(c.first, c.last) {
+				return
+			}
+		}
+	}
 }
 
 // Len counts the calls of Add.
@@ -130,50 +150,84 @@ func (f *Filter) Len() int { return f.keys }
 // Bytes is the memory that it takes.
 func (f *Filter) Bytes() int64 { return f.bytes }
 
-// Release gives the memory back to the budget. The filter must not be used any more.
+// Release gives the memory back to the budget and to the system. The filter must not be used any
+// more, by anybody.
 func (f *Filter) Release() {
 	f.budget.left.Add(f.bytes)
+	for _, c := range f.chunks {
+		c.free()
+	}
 	*f = Filter{}
 }
 
-func keysIn(bytes int64) int {
-	if bytes == chunkBytesMax {
-		return int(bytes * 8 / bitsPerKeyLarge)
-	}
-	return int(bytes * 8 / bitsPerKey)
-}
+func keysIn(bytes int64) int { return int(bytes * 8 / bitsPerKey) }
 
-func (f *Filter) grow() bool {
+func (f *Filter) grow(part uint16) bool {
 	size := int64(firstBytes)
 	if n := len(f.chunks); n > 0 {
-		size = min(int64(len(f.chunks[n-1]))*blockBytes*growth, chunkBytesMax)
+		size = min(f.chunks[n-1].bytes()*growth, chunkBytesMax)
 	}
 	if !f.budget.take(size) {
 		return false
 	}
-	f.chunks = append(f.chunks, newChunk(size))
+	blocks, err := makeBlocks(size)
+	if err != nil {
+		f.budget.left.Add(size)
+		return false // as if there were no budget
+	}
+	f.chunks = append(f.chunks, chunk{blocks, part, part})
 	f.room = keysIn(size)
 	f.bytes += size
 	return true
 }
 
-// hugeBytes is from where on larger pages are asked for: a look goes to any place of a chunk, and
-// would miss the processor's table of pages each time.
-const hugeBytes = 4 << 20
+// mappedBytes is from where on a chunk lies outside the Go heap: there it would have the collector
+// wait for as much garbage. Such a chunk asks for larger pages, since a look goes to any place of
+// it and would miss the processor's table of pages each time.
+const mappedBytes = 4 << 20
 
-func newChunk(size int64) chunk {
-	c := make(chunk, size/blockBytes)
-	if size >= hugeBytes {
-		// Only a wish: where it is not granted, a look takes a little longer.
-		_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Pointer(&c[0])), size), unix.MADV_HUGEPAGE)
+func makeBlocks(size int64) ([]block, error) {
+	if size < mappedBytes {
+		return make([]block, size/blockBytes), nil
 	}
-	return c
+	mapped, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, err
+	}
+	// Only a wish: where it is not granted, a look takes a little longer.
+	_ = unix.Madvise(mapped, unix.MADV_HUGEPAGE)
+	return unsafe.Slice((*block)(unsafe.Pointer(&mapped[0])), size/blockBytes), nil
+}
+
+func (c *chunk) free() {
+	if c.bytes() < mappedBytes {
+		return
+	}
+	if err := unix.Munmap(c.raw()); err != nil {
+		panic("filter: unmap a chunk: " + err.Error()) // not mapped by makeBlocks
+	}
+}
+
+func (c *chunk) bytes() int64 { return int64(len(c.blocks)) * blockBytes }
+
+func (c *chunk) raw() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(&c.blocks[0])), c.bytes())
+}
+
+// has has no branch between the words: half of them would be guessed wrong.
+func (c *chunk) has(hash, pattern uint64) bool {
+	b := c.block(hash)
+	return b[0]>>(pattern&63)&(b[1]>>(pattern>>6&63))&
+		(b[2]>>(pattern>>12&63))&(b[3]>>(pattern>>18&63))&
+		(b[4]>>(pattern>>24&63))&(b[5]>>(pattern>>30&63))&
+		(b[6]>>(pattern>>36&63))&(b[7]>>(pattern>>42&63))&1 != 0
 }
 
 // block picks by the upper half of the hash; the bits come from a product that the lower half
 // decides as well.
-func (c chunk) block(hash uint64) *block {
-	return &c[(hash>>32)*uint64(len(c))>>32]
+func (c *chunk) block(hash uint64) *block {
+	return &c.blocks[(hash>>32)*uint64(len(c.blocks))>>32]
 }
 
 func bits(hash uint64) uint64 { return hash * 0x9e3779b97f4a7c15 >> 16 }

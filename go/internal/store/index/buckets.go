@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -34,6 +35,28 @@ type bucket struct {
 func (b *bucket) has(hash uint64) bool {
 	found := b.found.Load()
 	return found == nil || b.added.Has(hash) || found.Has(hash)
+}
+
+// parts gives the parts whose rows may hold a key that has tells of, the newest first.
+func (b *bucket) parts(hash uint64) iter.Seq[uint16] {
+	return func(yield func(uint16) bool) {
+		var stretches [][2]uint16
+		if found := b.found.Load(); found == nil {
+			stretches = append(stretches, [2]uint16{0, b.Part})
+		} else {
+			for _, f := range []*filter.Filter{b.added, found} {
+				for first, last := range f.Stretches(hash) {
+					stretches = append(stretches, [2]uint16{first, last})
+				}
+			}
+		}
+		for part := int(b.Part); part >= 0; part-- {
+			in := func(s [2]uint16) bool { return int(s[0]) <= part && part <= int(s[1]) }
+			if slices.ContainsFunc(stretches, in) && !yield(uint16(part)) {
+				return
+			}
+		}
+	}
 }
 
 // release gives the filters' memory back.
@@ -65,11 +88,11 @@ const partKeysMax = 1 << 21
 
 // add counts a key that comes and gives the part that its row belongs to.
 func (b *bucket) add(hash uint64, partKeys int) (part uint16) {
-	b.added.Add(hash)
 	if b.Keys >= partKeys && b.Part < math.MaxUint16 {
 		b.Part, b.Keys = b.Part+1, 0
 	}
 	b.Keys++
+	b.added.Add(hash, b.Part)
 	return b.Part
 }
 
@@ -130,7 +153,8 @@ func (x *Index) loadFilter(ctx context.Context, b *bucket) error {
 		if len(key) != dedupKeyBytes {
 			continue // nobody looks it up
 		}
-		f.Add(hashKey(binary.BigEndian.Uint32(key[7:]), (*[16]byte)(key[11:])))
+		f.Add(hashKey(binary.BigEndian.Uint32(key[7:]), (*[16]byte)(key[11:])),
+			binary.BigEndian.Uint16(key[5:]))
 	}
 	err = errors.Join(closeIter(it), ctx.Err())
 	if err != nil {

@@ -90,7 +90,7 @@ func (x *Index) RestoreDedup(d Dedup) error {
 		known, ok := x.windows.get(hash, day, d.Source, &d.Key)
 		if !ok {
 			var err error
-			if known, ok, err = x.readDedup(b, d.Source, &d.Key); err != nil {
+			if known, ok, err = x.readDedup(b, hash, d.Source, &d.Key); err != nil {
 				return err
 			}
 		}

@@ -25,7 +25,7 @@ func (x *Index) LookupDedup(source uint32, key [16]byte, received int64) (Dedup,
 		d, ok := x.windows.get(hash, b.day, source, &key)
 		if !ok {
 			var err error
-			if d, ok, err = x.readDedup(b, source, &key); err != nil {
+			if d, ok, err = x.readDedup(b, hash, source, &key); err != nil {
 				return Dedup{}, false, err
 			}
 		}
@@ -37,9 +37,13 @@ func (x *Index) LookupDedup(source uint32, key [16]byte, received int64) (Dedup,
 }
 
 // readDedup asks the rows of a day. A row of a later part takes the place of one before.
-func (x *Index) readDedup(b *bucket, source uint32, key *[16]byte) (d Dedup, ok bool, err error) {
-	for part := int(b.Part); part >= 0 && !ok && err == nil; part-- {
-		d, ok, err = x.readDedupRow(dedupKey(b.day, uint16(part), source, key))
+func (x *Index) readDedup(
+	b *bucket, hash uint64, source uint32, key *[16]byte,
+) (d Dedup, ok bool, err error) {
+	for part := range b.parts(hash) {
+		if d, ok, err = x.readDedupRow(dedupKey(b.day, part, source, key)); ok || err != nil {
+			break
+		}
 	}
 	d.Source, d.Key = source, *key
 	return d, ok, err

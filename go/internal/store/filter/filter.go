@@ -1,8 +1,8 @@
 // Package filter answers "was this key ever added, and to which part?" from memory, with no false
 // "no": blocked Bloom filters that grow with what is put in.
 //
-// It stores no key, removes none and persists nothing. A "maybe" proves nothing: who needs to be
-// sure asks the rows that the filter stands before.
+// It stores no key, removes none and writes no file, but a chunk's bytes may be kept and read back.
+// A "maybe" proves nothing: who needs to be sure asks the rows that the filter stands before.
 //
 // # Form
 //
@@ -15,7 +15,8 @@
 //
 // Keys come with the number of the part that their rows lie in, which never falls. A chunk knows
 // the first and the last of its parts, so that a "maybe" need not be asked in all of them: else one
-// would cost the more the more keys there are, and come the more often.
+// would cost the more the more keys there are, and come the more often. Where it is known how many
+// keys will come, Reserve makes one chunk for all of them.
 //
 // # Bounds
 //
@@ -26,6 +27,8 @@
 package filter
 
 import (
+	"fmt"
+	"io"
 	"iter"
 	"math"
 	"sync/atomic"
@@ -75,7 +78,8 @@ func (b *Budget) take(bytes int64) bool {
 type Filter struct {
 	budget *Budget
 	chunks []chunk
-	room   int // keys that the last chunk still takes before the filter grows
+	room   int   // keys that the last chunk still takes before the filter grows
+	next   int64 // bytes of the chunk that it grows by
 	keys   int
 	bytes  int64
 	blind  bool // there is a key and no chunk
@@ -89,17 +93,20 @@ type chunk struct {
 type block [blockWords]uint64
 
 // New gives an empty filter.
-func New(b *Budget) *Filter { return &Filter{budget: b} }
+func New(b *Budget) *Filter { return &Filter{budget: b, next: firstBytes} }
 
-// Add puts a hash in whose row lies in a part.
-func (f *Filter) Add(hash uint64, part uint16) {
+// Add puts a hash in whose row lies in a part. It tells whether a chunk begins with it: those
+// before take no more.
+func (f *Filter) Add(hash uint64, part uint16) (begins bool) {
 	f.keys++
-	if f.room == 0 && !f.grow(part) {
-		if len(f.chunks) == 0 {
+	if f.room == 0 {
+		if begins = f.grow(part); !begins && len(f.chunks) == 0 {
 			f.blind = true
-			return
+			return false
 		}
-		f.room = keysIn(firstBytes) // ask the budget again after as many
+		if !begins {
+			f.room = KeysIn(firstBytes) // ask the budget again after as many
+		}
 	}
 	f.room--
 	c := &f.chunks[len(f.chunks)-1]
@@ -113,7 +120,51 @@ func (f *Filter) Add(hash uint64, part uint16) {
 	b[5] |= 1 << (pattern >> 30 & 63)
 	b[6] |= 1 << (pattern >> 36 & 63)
 	b[7] |= 1 << (pattern >> 42 & 63)
+	return begins
 }
+
+// Reserve begins a chunk that is made for so many keys of the parts from first to last, and takes
+// all that come until the next call of Reserve or Adopt. false: there is no memory for it, and the
+// filter says "maybe" to everything.
+func (f *Filter) Reserve(keys int, first, last uint16) bool {
+	if !f.extend(bytesFor(keys), first, last) {
+		f.blind = true
+		return false
+	}
+	f.room = math.MaxInt
+	return true
+}
+
+// Adopt takes in a chunk whose bytes read brings back; they were those of a chunk of the parts from
+// first to last. After an error the filter is as it was. io.ErrShortBuffer: there is no memory.
+func (f *Filter) Adopt(bytes int64, first, last uint16, read func([]byte) error) error {
+	if bytes < blockBytes || bytes%blockBytes != 0 {
+		return fmt.Errorf("a chunk of %d bytes is none", bytes)
+	}
+	if !f.extend(bytes, first, last) {
+		return io.ErrShortBuffer
+	}
+	f.room = 0 // the next key begins a chunk
+	n := len(f.chunks) - 1
+	if err := read(f.chunks[n].raw()); err != nil {
+		f.bytes -= bytes
+		f.budget.left.Add(bytes)
+		f.chunks[n].free()
+		f.chunks = f.chunks[:n]
+		return err
+	}
+	return nil
+}
+
+// Chunks is how many there are.
+func (f *Filter) Chunks() int { return len(f.chunks) }
+
+// Chunk gives the bytes of a chunk, which are valid until Release and must not be written. They are
+// final for all chunks but the last.
+func (f *Filter) Chunk(n int) []byte { return f.chunks[n].raw() }
+
+// Room is how many keys the last chunk still takes.
+func (f *Filter) Room() int { return f.room }
 
 // Has tells whether a hash may be in; false is certain.
 func (f *Filter) Has(hash uint64) bool {
@@ -160,13 +211,26 @@ func (f *Filter) Release() {
 	*f = Filter{}
 }
 
-func keysIn(bytes int64) int { return int(bytes * 8 / bitsPerKey) }
+// KeysIn is how many keys a chunk of so many bytes takes.
+func KeysIn(bytes int64) int { return int(bytes * 8 / bitsPerKey) }
+
+func bytesFor(keys int) int64 {
+	blocks := (int64(keys)*bitsPerKey + 8*blockBytes - 1) / (8 * blockBytes)
+	return max(blocks, 1) * blockBytes
+}
 
 func (f *Filter) grow(part uint16) bool {
-	size := int64(firstBytes)
-	if n := len(f.chunks); n > 0 {
-		size = min(f.chunks[n-1].bytes()*growth, chunkBytesMax)
+	size := f.next
+	if !f.extend(size, part, part) {
+		return false
 	}
+	f.room = KeysIn(size)
+	f.next = min(size*growth, chunkBytesMax)
+	return true
+}
+
+// extend adds an empty chunk.
+func (f *Filter) extend(size int64, first, last uint16) bool {
 	if !f.budget.take(size) {
 		return false
 	}
@@ -175,8 +239,7 @@ func (f *Filter) grow(part uint16) bool {
 		f.budget.left.Add(size)
 		return false // as if there were no budget
 	}
-	f.chunks = append(f.chunks, chunk{blocks, part, part})
-	f.room = keysIn(size)
+	f.chunks = append(f.chunks, chunk{blocks, first, last})
 	f.bytes += size
 	return true
 }

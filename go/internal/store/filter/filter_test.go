@@ -35,7 +35,7 @@ func TestFalseHitsAreFew(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	f := New(NewBudget(64 << 20))
 	const looks = 200_000
-	for _, keys := range []int{keysIn(firstBytes), 200_000, 1_000_000, 3_000_000} {
+	for _, keys := range []int{KeysIn(firstBytes), 200_000, 1_000_000, 3_000_000} {
 		for f.Len() < keys {
 			f.Add(rng.Uint64(), 0)
 		}
@@ -99,7 +99,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	budget := NewBudget(firstBytes * 6)
 	f := New(budget)
 	var keys []uint64
-	for range 20 * keysIn(firstBytes) {
+	for range 20 * KeysIn(firstBytes) {
 		keys = append(keys, rng.Uint64())
 		f.Add(keys[len(keys)-1], 0)
 	}

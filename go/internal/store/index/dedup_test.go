@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"encoding/binary"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -41,17 +42,30 @@ func (m *dedupModel) add(d Dedup) {
 	m.windows[k][dayOf(d.Until)] = d
 }
 
+func (m *dedupModel) clone() dedupModel {
+	c := dedupModel{windows: map[dedupModelKey]map[uint32]Dedup{}, horizon: m.horizon}
+	for k, days := range m.windows {
+		c.windows[k] = maps.Clone(days)
+	}
+	return c
+}
+
 // Keys come again and again over days, with windows of hours and of days. The index is committed,
 // and opened again with its filters loaded, not loaded, and loading beside the writer.
 func TestDedupDecidesLikeAMap(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 9))
-		fs := vfs.NewMem()
-		x := open(t, fs)
-		x.partKeys = 150
+		fs := vfs.NewCrashableMem()
+		reopened := func() *Index {
+			x := open(t, fs)
+			x.partKeys, x.keepBytes = 150, 1
+			return x
+		}
+		x := reopened()
 		m := dedupModel{windows: map[dedupModelKey]map[uint32]Dedup{}, horizon: 2000 * dayNS}
+		flushed := m.clone()
 		var loading sync.WaitGroup
-		stop, parted := func() {}, false
+		stop, parted, kept := func() {}, false, false
 		for n := range uint64(5000) {
 			m.horizon += rng.Int64N(dayNS / 500)
 			x.Meta().Horizon = m.horizon
@@ -71,16 +85,28 @@ func TestDedupDecidesLikeAMap(t *testing.T) {
 			switch rng.IntN(400) {
 			case 0, 1, 2, 3, 4, 5, 6, 7:
 				must(t, x.Commit())
-			case 8, 9, 10:
+			case 8:
+				must(t, x.Commit())
+				must(t, x.db.Flush())
+				flushed = m.clone()
+			case 9, 10, 11, 12:
 				for _, b := range x.buckets {
-					parted = parted || b.Part > 0
+					parted, kept = parted || b.Part > 0, kept || len(b.Kept) > 0
 				}
 				stop()
 				loading.Wait()
-				must(t, x.Commit())
-				must(t, x.Close())
-				x = open(t, fs)
-				x.partKeys = 150
+				if rng.IntN(2) == 0 {
+					must(t, x.Commit())
+					must(t, x.Close())
+					flushed = m.clone()
+				} else { // what was not flushed comes again, other than before
+					crashed := fs.CrashClone(vfs.CrashCloneCfg{
+						UnsyncedDataPercent: 30, RNG: rng,
+					})
+					must(t, x.Abandon())
+					fs, m = crashed, flushed.clone()
+				}
+				x = reopened()
 				var ctx context.Context
 				ctx, stop = context.WithCancel(context.Background())
 				switch opened := x; rng.IntN(3) {
@@ -95,8 +121,8 @@ func TestDedupDecidesLikeAMap(t *testing.T) {
 				}
 			}
 		}
-		if !parted {
-			t.Error("no day has a second part")
+		if !parted || !kept {
+			t.Errorf("seed %d: a day with a second part: %v, a kept filter: %v", seed, parted, kept)
 		}
 		stop()
 		loading.Wait()

@@ -77,8 +77,9 @@ type Meta struct {
 
 // DedupDay is where the next dedup row of a day goes: to the last part, which holds so many keys.
 type DedupDay struct {
-	Part uint16 `json:"part"`
-	Keys int    `json:"keys"`
+	Part uint16       `json:"part"`
+	Keys int          `json:"keys"`
+	Kept []KeptFilter `json:"kept,omitempty"` // in no order
 }
 
 // Index is an open index. Changes are gathered in memory (Add, Change, …) until Commit. Load,
@@ -86,6 +87,7 @@ type DedupDay struct {
 // beside the one writer.
 type Index struct {
 	db   *pebble.DB
+	log  *slog.Logger
 	meta Meta
 	// catalogue is the JSON of the last CONFIG record.
 	catalogue []byte
@@ -94,7 +96,9 @@ type Index struct {
 	// Open that their filters do not know yet.
 	buckets, unread []*bucket
 	budget          *filter.Budget
+	keeper          *keeper
 	partKeys        int
+	keepBytes       int64 // the least of a filter that is kept
 	ways
 	types
 	read atomic.Uint64 // see RowsRead
@@ -144,12 +148,17 @@ func Open(dir string, o Options) (*Index, error) {
 		o.Log.Warn("index has no ballast", "err", err)
 	}
 	x := &Index{
-		db: db, engine: engine, room: room, pending: newPending(), ways: newWays(),
-		budget: filter.NewBudget(FilterBytesMax), partKeys: partKeysMax,
-		batch: db.NewBatch(pebble.WithMaxRetainedSizeBytes(batchBytesKept)),
+		db: db, log: o.Log, engine: engine, room: room, pending: newPending(), ways: newWays(),
+		budget: filter.NewBudget(FilterBytesMax), partKeys: partKeysMax, keepBytes: keepBytesMin,
+		keeper: newKeeper(o, dir),
+		batch:  db.NewBatch(pebble.WithMaxRetainedSizeBytes(batchBytesKept)),
 	}
 	if err := x.load(); err != nil {
+		x.keeper.end()
 		return nil, errors.Join(err, db.Close())
+	}
+	if err := x.keeper.sweep(x.meta.Dedup); err != nil {
+		o.Log.Warn("filters of dedup keys that nobody needs stay", "err", err)
 	}
 	return x, nil
 }
@@ -270,6 +279,11 @@ var ErrFull = errors.New("index waits for space on its disk")
 // Close flushes and closes. Where the engine waits for space it stays as it is, with ErrFull: a
 // crash leaves no less.
 func (x *Index) Close() error {
+	x.keepOpen()
+	x.keeper.finish()
+	if err := x.commitKept(); err != nil {
+		return errors.Join(err, x.Abandon())
+	}
 	flushed, err := x.db.AsyncFlush()
 	if err == nil && !x.ends(flushed) {
 		err = ErrFull
@@ -279,6 +293,7 @@ func (x *Index) Close() error {
 
 // Abandon closes without flushing: what a crash would leave is left.
 func (x *Index) Abandon() (err error) {
+	x.keeper.end()
 	close(x.room.closing)
 	closed := make(chan struct{})
 	go func() {
@@ -286,7 +301,7 @@ func (x *Index) Abandon() (err error) {
 		close(closed)
 	}()
 	for _, b := range x.buckets {
-		b.release()
+		b.release() // nobody else is left
 	}
 	if !x.ends(closed) {
 		return ErrFull

@@ -98,6 +98,19 @@ func dedupDayKey(day uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{rowDedup}, day)
 }
 
+// dedupPartKey sorts before all dedup rows of a part.
+func dedupPartKey(day uint32, part uint16) []byte {
+	return binary.BigEndian.AppendUint16(dedupDayKey(day), part)
+}
+
+// dedupPartEnd sorts behind all dedup rows of a part.
+func dedupPartEnd(day uint32, part uint16) []byte {
+	if part == math.MaxUint16 {
+		return dedupDayKey(day + 1)
+	}
+	return dedupPartKey(day, part+1)
+}
+
 func tickKey(received int64, chunk uint64) []byte {
 	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 17), rowTick), tickOf(received))
 	return binary.BigEndian.AppendUint64(k, chunk)

@@ -235,7 +235,7 @@ func (x *Index) AddAttempt(r *Record, o event.Outcome) {
 // AddDedup opens a window.
 func (x *Index) AddDedup(d Dedup) {
 	hash, day := hashKey(d.Source, &d.Key), dayOf(d.Until)
-	x.windows.put(hash, day, x.bucketOf(day).add(hash, x.partKeys), &d)
+	x.windows.put(hash, day, x.addKey(x.bucketOf(day), hash), &d)
 }
 
 // SetCatalogue takes the JSON of a new catalogue.

@@ -53,6 +53,7 @@ func (x *Index) Commit() error {
 	if x.newCatalogue {
 		p.set([]byte{rowMeta, 'c'}, x.catalogue)
 	}
+	x.takeKept()
 	x.expireDedup(&p)
 	meta, err := json.Marshal(&x.meta)
 	if err != nil {
@@ -228,8 +229,9 @@ func (x *Index) expireDedup(p *put) {
 	for len(x.buckets) > 0 && x.buckets[0].day < living {
 		day := x.buckets[0].day
 		p.deleteRange(dedupDayKey(day), dedupDayKey(day+1))
+		x.keeper.forget(day, x.buckets[0].Kept)
 		delete(x.meta.Dedup, day)
-		x.buckets[0].release()
+		x.keeper.release(x.buckets[0])
 		x.buckets = slices.Delete(x.buckets, 0, 1)
 	}
 }

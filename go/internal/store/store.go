@@ -103,11 +103,11 @@ type deliveryID struct {
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.setDefaults()
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
-		return nil, fmt.Errorf("make data directory: %w", err)
+		return nil, explained(fmt.Errorf("make data directory: %w", err))
 	}
 	lock, err := takeLock(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, explained(err)
 	}
 	s := &Store{
 		opt: o, lock: lock, failed: make(chan struct{}),
@@ -119,7 +119,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.outbox.work = make(chan struct{}, 1)
 	s.handoff.init()
 	if err := s.recover(ctx); err != nil {
-		return nil, errors.Join(err, s.abandon())
+		return nil, errors.Join(explained(err), s.abandon())
 	}
 	s.running.Store(true)
 	s.start()
@@ -169,6 +169,14 @@ func (o *Options) setDefaults() {
 	}
 }
 
+// explained adds what the operator can do where the operating system refused something.
+func explained(err error) error {
+	if mend := index.Mend(err); mend != "" && !errors.Is(err, index.ErrRefused) {
+		return fmt.Errorf("%w; %s, and start again", err, mend)
+	}
+	return err
+}
+
 // takeLock waits a moment for an owner that is leaving. Nothing is stolen: a stopped owner is for
 // the init system to kill.
 func takeLock(ctx context.Context, o Options) (io.Closer, error) {
@@ -194,11 +202,13 @@ func takeLock(ctx context.Context, o Options) (io.Closer, error) {
 
 // recover opens both halves and makes the index follow.
 func (s *Store) recover(ctx context.Context) error {
-	io := index.Options{FS: s.opt.indexFS, Log: s.opt.Log, Damaged: func(err error) {
-		if s.running.Load() {
-			go s.fail(err) // from under the engine's locks
-		}
-	}}
+	io := index.Options{FS: s.opt.indexFS, Log: s.opt.Log, Stop: ctx.Done(),
+		Damaged: func(err error) {
+			if s.running.Load() {
+				go s.fail(err) // from under the engine's locks
+			}
+		},
+	}
 	x, err := index.Open(s.opt.IndexDir, io)
 	var watermark uint64
 	switch {
@@ -229,6 +239,10 @@ func (s *Store) recover(ctx context.Context) error {
 			err = fmt.Errorf("%w: it knows group %d, the journal ends at %d", index.ErrDamaged,
 				watermark, found.LastGroup)
 		}
+		if first := firstGroup(found); err == nil && watermark > 0 && watermark+1 < first {
+			err = fmt.Errorf("%w: it ends at group %d, the journal begins at %d", index.ErrDamaged,
+				watermark, first)
+		}
 		if err != nil {
 			s.opt.Log.Error("index does not fit the journal and will be built again", "err", err)
 			if err := s.index.Abandon(); err != nil {
@@ -250,6 +264,15 @@ func (s *Store) recover(ctx context.Context) error {
 		return s.follow(ctx, io, found)
 	}
 	return nil
+}
+
+// firstGroup is the first one that an undamaged journal has; 0: not known. An index that ends before it
+// is a copy of long ago, or its disk took back what it had synced.
+func firstGroup(found *journal.Recovery) uint64 {
+	if len(found.Damage) > 0 || len(found.Segments) == 0 {
+		return 0
+	}
+	return found.Segments[0].FirstGroup
 }
 
 func (s *Store) noteRecovery(found *journal.Recovery) {

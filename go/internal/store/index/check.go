@@ -28,8 +28,8 @@ type Report struct {
 const progressRows = 1 << 16
 
 // Check reads all of an index and changes nothing. Nobody may have it open. fs.ErrNotExist: there
-// is none; ErrDamaged: it would be built again. progress, unless it is nil, is told now and then
-// how many rows are read.
+// is none; ErrDamaged: it would be built again; ErrRefused: it cannot be read now. progress, unless
+// it is nil, is told now and then how many rows are read.
 func Check(files vfs.FS, dir string, progress func(rows uint64)) (r Report, err error) {
 	if files == nil {
 		files = vfs.Default
@@ -40,14 +40,19 @@ func Check(files vfs.FS, dir string, progress func(rows uint64)) (r Report, err 
 	if _, err := files.Stat(filepath.Join(dir, suspectFile)); err == nil {
 		return r, fmt.Errorf("%w: the last run met a bad row", ErrDamaged)
 	}
-	po := engineOptions(Options{FS: frozen{files}, Log: slog.New(slog.DiscardHandler)})
-	po.ReadOnly = true
+	o := Options{FS: frozen{files}, Log: slog.New(slog.DiscardHandler)}
+	room := newRoom(o, dir)
+	po := engineOptions(o)
+	po.FS, po.ReadOnly = patient{o.FS, room}, true
 	db, err := pebble.Open(dir, po)
 	if errors.Is(err, pebble.ErrDBDoesNotExist) {
 		return r, fmt.Errorf("no index: %w", fs.ErrNotExist)
 	}
-	if err != nil {
-		return r, openFault(dir, err)
+	if err := openFault(dir, err, room.refused.Load()); err != nil {
+		if db != nil {
+			err = errors.Join(err, db.Close())
+		}
+		return r, err
 	}
 	x := &Index{db: db}
 	defer func() { err = errors.Join(err, db.Close()) }()
@@ -60,7 +65,7 @@ func Check(files vfs.FS, dir string, progress func(rows uint64)) (r Report, err 
 		return r, nil
 	}
 	if err := db.CheckLevels(nil); err != nil {
-		return r, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return r, readFault("check index "+dir, err)
 	}
 	it, err := x.iter(nil, nil)
 	if err != nil {

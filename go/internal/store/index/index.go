@@ -36,6 +36,9 @@ type Options struct {
 	// Damaged is told of bad bytes that the engine meets on its own or for a reader, who gets
 	// ErrDamaged too. It must not wait for the index.
 	Damaged func(error)
+	// Stop ends an Open that waits until it can write; nil: nothing does. What waits does so until
+	// the process ends, then.
+	Stop <-chan struct{}
 }
 
 // Counts are an index's sums. They are kept with the rows, under the same watermark.
@@ -111,7 +114,8 @@ type Index struct {
 	value []byte        // scratch
 }
 
-// Open opens or makes the index in dir. ErrDamaged: Remove it and open again.
+// Open opens or makes the index in dir; it waits while its disk takes no writes. ErrDamaged: Remove
+// it and open again. ErrRefused: it may be as good as ever, and is to stay.
 func Open(dir string, o Options) (*Index, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -119,31 +123,19 @@ func Open(dir string, o Options) (*Index, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
-	if err := o.FS.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make index directory: %w", err)
-	}
-	if err := syncDir(o.FS, filepath.Dir(dir)); err != nil {
-		return nil, err
-	}
 	if _, err := o.FS.Stat(filepath.Join(dir, suspectFile)); err == nil {
 		return nil, fmt.Errorf("%w: the last run met a bad row", ErrDamaged)
 	}
-	lock, err := pebble.LockDirectory(dir, o.FS)
-	if err != nil {
-		return nil, fmt.Errorf("lock index %s: %w", dir, err)
-	}
-	defer func() { _ = lock.Close() }() // the engine holds it too, until its own Close
 	engine, room := new(engineTime), newRoom(o, dir)
+	room.writes = true
 	po := engineOptions(o)
-	po.Lock = lock
-	po.FS = vfs.OnDiskFull(o.FS, room.wait)
+	po.FS = patient{o.FS, room}
 	po.EventListener.BackgroundError = paced(o, dir, po.Logger)
-	engine.watch(po.EventListener)
-	db, err := pebble.Open(dir, po)
+	engine.watch(po.EventListener, room)
+	db, err := openEngine(dir, po, room, o.Stop)
 	if err != nil {
-		return nil, openFault(dir, err)
+		return nil, err
 	}
-	room.running.Store(true)
 	if err := room.reserve(); err != nil {
 		o.Log.Warn("index has no ballast", "err", err)
 	}
@@ -161,6 +153,52 @@ func Open(dir string, o Options) (*Index, error) {
 		o.Log.Warn("filters of dedup keys that nobody needs stay", "err", err)
 	}
 	return x, nil
+}
+
+// openEngine opens the engine, unless stop is closed while that waits.
+func openEngine(dir string, po *pebble.Options, r *room, stop <-chan struct{}) (*pebble.DB, error) {
+	type result struct {
+		db    *pebble.DB
+		err   error
+		ready bool // err is the engine's
+	}
+	opened := make(chan result, 1)
+	go func() {
+		var o result
+		defer func() { opened <- o }()
+		if o.err = prepare(po.FS, dir); o.err != nil {
+			return
+		}
+		if po.Lock, o.err = pebble.LockDirectory(dir, po.FS); o.err != nil {
+			o.err = fmt.Errorf("lock index %s: %w", dir, o.err)
+			return
+		}
+		defer func() { _ = po.Lock.Close() }() // the engine holds it too, until its own Close
+		o.ready = true
+		o.db, o.err = pebble.Open(dir, po)
+	}()
+	select {
+	case o := <-opened:
+		if !o.ready {
+			return nil, o.err
+		}
+		err := openFault(dir, o.err, r.refused.Load())
+		if err != nil && o.db != nil {
+			err = errors.Join(err, o.db.Close())
+		}
+		r.running.Store(true)
+		return o.db, err
+	case <-stop:
+		return nil, ErrFull
+	}
+}
+
+// prepare makes the directory, and its name durable.
+func prepare(fs vfs.FS, dir string) error {
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make index directory: %w", err)
+	}
+	return syncDir(fs, filepath.Dir(dir))
 }
 
 func syncDir(fs vfs.FS, dir string) error {
@@ -203,7 +241,7 @@ func (x *Index) readMeta() (m Meta, err error) {
 		err = json.Unmarshal(row, &m)
 	}
 	if err != nil {
-		return m, fmt.Errorf("%w: meta row: %w", ErrDamaged, err)
+		return m, readFault("meta row", err)
 	}
 	return m, nil
 }
@@ -224,7 +262,7 @@ func (x *Index) load() (err error) {
 	}
 	if x.catalogue, err = x.get([]byte{rowMeta, 'c'}); err != nil &&
 		!errors.Is(err, pebble.ErrNotFound) {
-		return fmt.Errorf("%w: catalogue row: %w", ErrDamaged, err)
+		return readFault("catalogue row", err)
 	}
 	if x.meta.Dedup == nil {
 		x.meta.Dedup = map[uint32]*DedupDay{}
@@ -273,11 +311,12 @@ func (x *Index) Bytes() uint64 { return x.db.Metrics().DiskSpaceUsage() }
 // Background is the CPU time that the engine has taken beside the writer, for flushes and merges.
 func (x *Index) Background() time.Duration { return time.Duration(x.engine.total.Load()) }
 
-// ErrFull says that an index was not closed, because its disk is full. It writes no more.
-var ErrFull = errors.New("index waits for space on its disk")
+// ErrFull says that an index was not closed, or not opened, because its disk is full or takes no
+// writes. It writes no more.
+var ErrFull = errors.New("index waits until its disk takes writes")
 
-// Close flushes and closes. Where the engine waits for space it stays as it is, with ErrFull: a
-// crash leaves no less.
+// Close flushes and closes. Where the engine cannot write it stays as it is, with ErrFull: a crash
+// leaves no less.
 func (x *Index) Close() error {
 	x.keepOpen()
 	x.keeper.finish()
@@ -309,7 +348,7 @@ func (x *Index) Abandon() (err error) {
 	return err
 }
 
-// ends waits for the engine to end something; false: it waits for space.
+// ends waits for the engine to end something; false: it waits until it can write.
 func (x *Index) ends(done <-chan struct{}) bool {
 	for {
 		select {
@@ -361,7 +400,7 @@ func engineOptions(o Options) *pebble.Options {
 		Logger:                      newEngineLog(o.Log),
 		EventListener: &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
 			o.Log.Error("index engine met bad bytes", "file", i.Path, "err", i.Details.Error())
-			if o.Damaged != nil {
+			if o.Damaged != nil && Mend(i.Details) == "" {
 				o.Damaged(fmt.Errorf("%w: %s: %w", ErrDamaged, i.Path, i.Details))
 			}
 		}},
@@ -399,11 +438,17 @@ func (e *engineTime) end(job int) {
 	}
 }
 
-func (e *engineTime) watch(l *pebble.EventListener) {
+func (e *engineTime) watch(l *pebble.EventListener, r *room) {
 	l.FlushBegin = func(i pebble.FlushInfo) { e.begin(i.JobID) }
-	l.FlushEnd = func(i pebble.FlushInfo) { e.end(i.JobID) }
+	l.FlushEnd = func(i pebble.FlushInfo) {
+		e.end(i.JobID)
+		count(&r.flushes, i.Err)
+	}
 	l.CompactionBegin = func(i pebble.CompactionInfo) { e.begin(i.JobID) }
-	l.CompactionEnd = func(i pebble.CompactionInfo) { e.end(i.JobID) }
+	l.CompactionEnd = func(i pebble.CompactionInfo) {
+		e.end(i.JobID)
+		count(&r.merges, i.Err)
+	}
 }
 
 // regionOf keeps rows of different kinds, and parts of k and p rows, in tables of their own. Rows
@@ -459,7 +504,7 @@ func closeIter(it *pebble.Iterator) error {
 
 // damage marks the engine's reports of bad bytes as ErrDamaged.
 func damage(err error) error {
-	if pebble.IsCorruptionError(err) {
+	if pebble.IsCorruptionError(err) && Mend(err) == "" {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return err

@@ -14,8 +14,9 @@ import (
 )
 
 // The engine ends the process when its list of files cannot be written, because it does not know
-// then what is in it. So no write of it fails for want of space: a ballast goes first, then writes
-// wait. Who takes events in must stop meanwhile, see Index.Full.
+// then what is in it. So no write of it fails for what the operating system refuses: it waits (see
+// patient). For space, a ballast goes first. Who takes events in must stop meanwhile, see
+// Index.Full.
 
 const (
 	// ballastBytes is what is set aside for the engine: enough for what is in memory to be written
@@ -24,54 +25,136 @@ const (
 	ballastShare = 64
 	// ballastRoom is how many times the ballast must be free for it to be made.
 	ballastRoom = 8
-	// roomBytes of free space end a wait, and roomEvery is how often it is looked at.
+	// roomBytes of free space end a wait for it, and roomEvery is how often what was refused is
+	// tried again.
 	roomBytes = 1 << 20
 	roomEvery = 100 * time.Millisecond
+	// tellEvery is the time between two lines in the log about one wait.
+	tellEvery = time.Minute
+	// readWait bounds how long a read is tried again. Beyond it, whoever reads is told: a sector
+	// that is gone must not keep a search for ever.
+	readWait = 5 * time.Second
+	// flushesFailed and mergesFailed in a row are as good as a write that waits. Merges have time.
+	flushesFailed = 2
+	mergesFailed  = 50
 
 	ballastFile = "BALLAST"
 )
 
-// room is the space of the engine's directory.
+// room is what the operating system lets the engine do in its directory.
 type room struct {
 	fs      vfs.FS
 	dir     string
 	log     *slog.Logger
-	running atomic.Bool // before, nobody waits: who opens is told of the error
-	full    atomic.Bool
-	closing chan struct{}
+	writes  bool         // whether what is refused may wait
+	running atomic.Bool  // before, who opens is told of reads that are refused
+	waiting atomic.Int32 // writes
+	// flushes and merges count what failed since the last that did not.
+	flushes, merges atomic.Int32
+	refused         atomic.Pointer[error] // the last read that was, see openFault
+	readWait        time.Duration         // instead of the constant, for tests
+	closing         chan struct{}
 }
 
 func newRoom(o Options, dir string) *room {
-	return &room{fs: o.FS, dir: dir, log: o.Log, closing: make(chan struct{})}
+	return &room{fs: o.FS, dir: dir, log: o.Log, readWait: readWait,
+		closing: make(chan struct{})}
 }
 
-// wait holds a write back until there is space. Once the index is closing, what waits does so until
-// the process ends: nothing is written behind the back of the next one.
-func (r *room) wait() {
-	if r.fs.Remove(filepath.Join(r.dir, ballastFile)) == nil {
-		r.log.Warn("the disk is full; the index gives up its ballast", "dir", r.dir)
-		return
+// full tells that the engine does not get on with what it writes.
+func (r *room) full() bool {
+	return r.waiting.Load() > 0 || r.flushes.Load() >= flushesFailed ||
+		r.merges.Load() >= mergesFailed
+}
+
+// insist does what writes, again and again while the operating system refuses it. Once the index is
+// closing, what waits does so until the process ends: nothing is written behind the back of the next
+// one.
+func (r *room) insist(what string, write func() error) error {
+	err := write()
+	if err == nil {
+		return nil
 	}
-	if !r.running.Load() {
-		return
+	var told time.Time
+	for waits := false; Mend(err) != "" && r.writes; err = write() {
+		if r.giveBallast(err) {
+			continue
+		}
+		if !waits {
+			waits = true
+			r.waiting.Add(1)
+			defer func() {
+				r.waiting.Add(-1)
+				r.log.Info("the index can be written again", "what", what)
+			}()
+		}
+		if now := time.Now(); now.Sub(told) >= tellEvery {
+			told = now
+			r.log.Error("the index waits until it can be written", "what", what, "err", err,
+				"mend", Mend(err))
+		}
+		r.pause(err)
 	}
-	r.full.Store(true)
-	r.log.Error("the disk is full; the index waits for space", "dir", r.dir)
-	for !r.some() {
+	return err
+}
+
+// giveBallast makes room, once.
+func (r *room) giveBallast(err error) bool {
+	if !noRoom(err) || r.fs.Remove(filepath.Join(r.dir, ballastFile)) != nil {
+		return false
+	}
+	r.log.Warn("the disk is full; the index gives up its ballast", "dir", r.dir)
+	return true
+}
+
+// pause lasts until what was refused is worth another try.
+func (r *room) pause(err error) {
+	tick := time.NewTicker(roomEvery)
+	defer tick.Stop()
+	for {
 		select {
 		case <-r.closing:
 			select {}
-		case <-time.After(roomEvery):
+		case <-tick.C:
+		}
+		if !errors.Is(err, syscall.ENOSPC) || r.some() {
+			return
 		}
 	}
-	r.full.Store(false)
-	r.log.Info("the disk has space again", "dir", r.dir)
 }
 
 // some tells whether there is space. A disk that does not say is asked by the next write.
 func (r *room) some() bool {
 	usage, err := r.fs.GetDiskUsage(r.dir)
 	return err != nil || usage.AvailBytes >= min(roomBytes, usage.TotalBytes/ballastShare)
+}
+
+// retry reads, again for a while, once the index runs, if the operating system refuses it. The bytes that a disk gave back
+// at last are as good as any: each block has a checksum.
+func (r *room) retry(read func() error) error {
+	err := read()
+	for end := time.Now().Add(r.readWait); err != nil && Mend(err) != ""; err = read() {
+		r.refused.Store(&err)
+		if !r.running.Load() || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-r.closing:
+			return err
+		case <-time.After(roomEvery):
+		}
+	}
+	return err
+}
+
+// count takes the end of a flush or a merge into account.
+func count(failed *atomic.Int32, err error) {
+	switch {
+	case err == nil:
+		failed.Store(0)
+	case Mend(err) != "":
+		failed.Add(1)
+	}
 }
 
 // reserve makes the ballast where there is none and plenty of space.
@@ -97,36 +180,12 @@ func (r *room) reserve() error {
 
 // Reserve makes the ballast again, once there is space.
 func (x *Index) Reserve() error {
-	if x.room.full.Load() {
+	if x.room.full() {
 		return nil
 	}
 	return x.room.reserve()
 }
 
-// Full tells that the index waits for space on its disk: nothing should be taken in.
-func (x *Index) Full() bool { return x.room.full.Load() }
-
-// errnoMends are errors of the operating system that say nothing about what is in the files, and
-// what an operator can do.
-var errnoMends = map[syscall.Errno]string{
-	syscall.EACCES: "let the user of sluice read and write it",
-	syscall.EDQUOT: "raise the quota of the user of sluice",
-	syscall.EMFILE: "raise the limit of open files (LimitNOFILE)",
-	syscall.ENFILE: "raise the limit of open files of the machine (fs.file-max)",
-	syscall.ENOMEM: "give the machine more memory",
-	syscall.ENOSPC: "make room on the disk",
-	syscall.EPERM:  "let the user of sluice read and write it",
-	syscall.EROFS:  "mount its disk for writing",
-}
-
-// openFault tells damage from what the operating system refused: that leaves the index as it is.
-func openFault(dir string, err error) error {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
-		if mend, ok := errnoMends[errno]; ok {
-			return fmt.Errorf("open index %s: %w; %s, and start again", dir, err,
-				mend)
-		}
-	}
-	return fmt.Errorf("%w: open %s: %w", ErrDamaged, dir, err)
-}
+// Full tells that the index waits for its disk to take what it writes, for want of space most of
+// all: nothing should be taken in.
+func (x *Index) Full() bool { return x.room.full() }

@@ -174,7 +174,7 @@ func TestAnIndexOnAFullDiskIsLeftAsItIs(t *testing.T) {
 
 // An index is thrown away where it is damaged, and not where the operating system says no.
 func TestWhatTheSystemRefusesIsNoDamage(t *testing.T) {
-	for errno, mend := range errnoMends {
+	for errno, mend := range mends {
 		f, x, o := fickle(t)
 		x.advance(t)
 		if err := x.Close(); err != nil {
@@ -229,6 +229,7 @@ func TestAnEngineThatFailsAllTheTimePauses(t *testing.T) {
 		t.Errorf("%d tries in %v, want %d at the most", tries, time.Since(began), most)
 	}
 	f.gone.Store(true)
+	f.set(fs.ErrNotExist)
 	if err := <-told; !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrDamaged) {
 		t.Errorf("without its directory it says %v", err)
 	}

@@ -33,7 +33,7 @@ const carryWait = 5 * time.Second
 func (s *Store) carry(ctx context.Context, segment journal.SegmentInfo, short bool) (bool, error) {
 	s.mu.Lock()
 	err := s.commit()
-	trimmed := s.index.Meta().Trimmed
+	trimmed, latest := s.index.Meta().Trimmed, s.index.Meta().Horizon
 	s.mu.Unlock()
 	if err != nil {
 		return false, s.fail(err)
@@ -41,7 +41,7 @@ func (s *Store) carry(ctx context.Context, segment journal.SegmentInfo, short bo
 	if segment.LastGroup <= trimmed { // a crash came before the drop was on the disk
 		return true, nil
 	}
-	horizon, implied, err := s.index.Horizon(segment.FirstGroup, segment.LastGroup)
+	horizon, implied, err := s.index.Horizon(segment.LastGroup, latest)
 	if err != nil {
 		return false, s.readFault(err)
 	}
@@ -57,8 +57,12 @@ func (s *Store) carry(ctx context.Context, segment journal.SegmentInfo, short bo
 		defer cancel()
 		return s.submit(limit, func(t *ticket) { s.outbox.addCarried(list, t) })
 	}
-	if !implied || len(repeats) > 0 {
-		err = submit(carriedRepeats(segment.LastGroup, horizon, repeats)...)
+	told := horizon
+	if implied {
+		told = 0
+	}
+	if told > 0 || len(repeats) > 0 {
+		err = submit(carriedRepeats(segment.LastGroup, told, repeats)...)
 	}
 	if err == nil {
 		err = s.keys.carry(s, segment.LastGroup, horizon, submit)

@@ -193,8 +193,9 @@ func (d *cutDrill) recovered(disk vfs.FS, notes []any) (err error) {
 				continue
 			}
 			if !ok || (e.State == event.Duplicate) != n.duplicate {
-				return fmt.Errorf("event %s is acknowledged: there: %v, state %s, repeats: %v", n.id, ok,
-					e.State, n.duplicate)
+				return fmt.Errorf("event %s is acknowledged: there: %v, group %d, state %s, repeats: %v; the "+
+					"journal begins at %d, index built again: %v", n.id, ok, e.Seq.Group(), e.State,
+					n.duplicate, s.journal.Segments()[0].FirstGroup, s.recovery.IndexRebuilt)
 			}
 			lease, err := s.Read(e.Seq)
 			if err != nil {

@@ -276,6 +276,37 @@ func TestASegmentThatIsThereAgainCarriesNothingTwice(t *testing.T) {
 	}
 }
 
+// A segment without events may hold all that is carried forward.
+func TestKeysOutliveTheSegmentTheyWereCarriedTo(t *testing.T) {
+	b := newBench(t, threeDays)
+	long := request{source: 1, route: 1, key: 1, window: 1000 * time.Hour, body: "x"}
+	b.take(long)
+	b.end(event.Done, b.lease(1)...)
+	b.must(b.journal.Reclaim())
+	carriedTo := b.journal.Segments()[1].Number
+	b.clock.advance(96 * time.Hour)
+	b.house() // takes the event, and carries its key to the next segment
+	if first := b.journal.Segments()[0].Number; first != carriedTo {
+		t.Fatalf("the first segment is %d, want %d", first, carriedTo)
+	}
+	b.must(b.journal.Reclaim())
+	b.take(plain("y"))
+	b.end(event.Done, b.lease(1)...)
+	b.must(b.journal.Reclaim())
+	b.clock.advance(96 * time.Hour)
+	b.take(plain("z"))
+	b.house()
+	if first := b.journal.Segments()[0].Number; first <= carriedTo {
+		t.Fatalf("the first segment is %d still", first)
+	}
+	b.must(b.journal.Reclaim())
+	b.end(event.Done, b.lease(1)...)
+	b.loseIndex()
+	if got := b.state(b.take(long)[0]); got != event.Duplicate {
+		t.Errorf("without the index a repeat is %s", got)
+	}
+}
+
 // pastime drives a store through a random history with retention.
 type pastime struct {
 	*bench
@@ -479,7 +510,7 @@ func TestAnIndexBuiltAgainShowsWhatTheOneBeforeShowed(t *testing.T) {
 				dropped = max(dropped, groups)
 			})
 		}
-		if dropped < 40 && !t.Failed() {
+		if dropped < 40 && !t.Failed() && os.Getenv("SLUICE_SEED") == "" {
 			t.Errorf("%s: no more than the groups before %d were dropped", mode, dropped)
 		}
 	}

@@ -62,20 +62,13 @@ func (x *Index) Repeats(last uint64) (list []Repeat, err error) {
 	return list, errors.Join(err, closeIter(it))
 }
 
-// Horizon is the latest received time up to the end of the groups [first, last]; 0: there are no
-// events in them. implied tells that the first event behind came then or later, so that nobody
-// needs to know it who reads on from there.
-func (x *Index) Horizon(first, last uint64) (horizon int64, implied bool, err error) {
-	end := event.NewSeq(last+1, 0)
-	_, err = x.records(event.NewSeq(first, 0), end, true, func(r *Record) bool {
-		horizon = r.Horizon
-		return false
-	})
-	if err != nil {
-		return 0, false, err
-	}
-	_, err = x.records(end, maxSeq, false, func(r *Record) bool {
-		implied = r.Received >= horizon
+// Horizon is the latest received time of the groups up to last, or more than that where implied
+// tells that the first event behind came then or later: who reads on from there need not be told.
+// latest is that of all groups that are committed.
+func (x *Index) Horizon(last uint64, latest int64) (horizon int64, implied bool, err error) {
+	horizon = latest
+	_, err = x.records(event.NewSeq(last+1, 0), maxSeq, false, func(r *Record) bool {
+		horizon, implied = r.Horizon, r.Received == r.Horizon
 		return false
 	})
 	return horizon, implied || horizon == 0, err

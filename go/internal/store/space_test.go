@@ -313,3 +313,43 @@ func TestAnEventTheDiskLostIsNamed(t *testing.T) {
 	b.must(err)
 	p.Release()
 }
+
+// quota is a disk that does not say how little of it one may have, as under a quota.
+type quota struct{ vfs.FS }
+
+func (quota) Space(string) (vfs.Space, error) {
+	return vfs.Space{Total: 1 << 40, Free: 1 << 39}, nil
+}
+
+// TestAnUntoldBoundOfTheDiskIsKept has retention begin where no more files can be made.
+func TestAnUntoldBoundOfTheDiskIsKept(t *testing.T) {
+	b := newBench(t, nil)
+	b.must(b.Store.Close())
+	b.fs.SetCapacity(24 * mib)
+	o := b.opt
+	o.FS, o.indexFS, o.elapsed = quota{b.fs}, b.xfs, b.clock.elapsed
+	s, err := Open(context.Background(), o)
+	b.must(err)
+	b.Store = s
+	b.must(s.Settle(context.Background()))
+	body := string(make([]byte, 100<<10))
+	for taken := 0; taken < 4*24*mib; taken += len(body) {
+		if b.look().Full {
+			b.house()
+			continue
+		}
+		b.take(plain(body))
+		b.end(event.Done, b.lease(1)...)
+		_ = b.journal.Prepare() // what the preparer does now and then
+	}
+	if first := b.journal.Segments()[0].FirstGroup; first == 1 {
+		t.Error("nothing was dropped")
+	}
+	b.fs.SetCapacity(0)
+	for range 3 {
+		b.must(b.journal.Prepare())
+	}
+	if s := b.look(); s.TotalBytes < 1<<38 {
+		t.Errorf("with space again: %+v", s)
+	}
+}

@@ -112,7 +112,7 @@ func (j *Journal) forgetReader(f *file) {
 // createFile makes a file of at least size bytes whose name and size are durable.
 func (j *Journal) createFile(size int64) (*file, error) {
 	f, err := j.tryCreateFile(size)
-	if errors.Is(err, syscall.ENOSPC) && j.makeRoom() {
+	if noRoom(err) && j.makeRoom() {
 		return j.tryCreateFile(size)
 	}
 	return f, err

@@ -1,6 +1,10 @@
 package journal
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
 
 // Space is how much room the journal has.
 type Space struct {
@@ -10,6 +14,13 @@ type Space struct {
 	// Free counts the file system's free bytes (within Total) and the files ready for use.
 	Free    int64
 	Waiting int64 // files of dropped segments that Reclaim would free
+}
+
+// noRoom tells that the disk has no space for a file, or none that this user may have. What statfs
+// says need not agree: it knows no quota.
+func noRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		errors.Is(err, syscall.EFBIG)
 }
 
 // Floor is the Free below which intake must stop: two segments, and one outcome for each living
@@ -32,6 +43,9 @@ func (j *Journal) Space() (Space, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := Space{SegmentSize: j.segmentSize}
+	if j.refused {
+		disk.Free = 0
+	}
 	var taken, ready int64
 	for _, g := range j.living {
 		taken += g.file.size

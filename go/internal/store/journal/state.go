@@ -46,8 +46,10 @@ type Journal struct {
 	closed      bool
 	damage      []Damage
 	inspect     bool // nothing is changed: see Check
-	cache       cache
-	ahead       ahead
+	// refused: there was no space for the next segment's file, whatever the file system says of it.
+	refused bool
+	cache   cache
+	ahead   ahead
 }
 
 // segment is a living segment: it holds at least one durable group.

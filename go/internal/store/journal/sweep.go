@@ -20,13 +20,17 @@ func (j *Journal) Prepare() error {
 	j.sweep()
 	j.mu.Lock()
 	for _, f := range j.unused {
-		if f.reusable && !f.poisoned && !f.damaged && f.size == j.segmentSize {
+		// After a refusal a file more is asked for, to learn when there is space again.
+		if f.reusable && !f.poisoned && !f.damaged && f.size == j.segmentSize && !j.refused {
 			j.mu.Unlock()
 			return nil
 		}
 	}
 	j.mu.Unlock()
-	f, err := j.createFile(j.segmentSize)
+	f, err := j.tryCreateFile(j.segmentSize)
+	j.mu.Lock()
+	j.refused = noRoom(err)
+	j.mu.Unlock()
 	if err != nil {
 		return err
 	}

@@ -18,12 +18,14 @@ import (
 // all that an index holds.
 type IndexState string
 
-// The states of an index. All but the first make the next start build it again.
+// The states of an index. All but the first and the last make the next start build it again.
 const (
 	IndexWhole   IndexState = "whole"
 	IndexMissing IndexState = "missing"
 	IndexDamaged IndexState = "damaged"
 	IndexOther   IndexState = "other" // of another format, or of another journal
+	// IndexUnreadable: the operating system refuses to read it, as it would at a start.
+	IndexUnreadable IndexState = "unreadable"
 )
 
 // CheckReport is what Check found.
@@ -36,10 +38,11 @@ type CheckReport struct {
 	Others []string
 }
 
-// Damaged tells whether something acknowledged is lost, or the index has to be built again although
-// a start before had left a whole one.
+// Damaged tells whether something acknowledged is lost, or the index cannot be read although a start
+// before had left a whole one.
 func (r *CheckReport) Damaged() bool {
-	return len(r.Journal.Damage) > 0 || r.IndexState == IndexDamaged
+	return len(r.Journal.Damage) > 0 || r.IndexState == IndexDamaged ||
+		r.IndexState == IndexUnreadable
 }
 
 // Check reads a whole data directory and changes nothing. It holds the directory's lock meanwhile:
@@ -75,6 +78,8 @@ func check(files vfs.FS, indexFiles pebblevfs.FS, dir string,
 		r.IndexState, r.IndexDetail = IndexMissing, "there is none"
 	case errors.Is(err, index.ErrDamaged):
 		r.IndexState, r.IndexDetail = IndexDamaged, err.Error()
+	case errors.Is(err, index.ErrRefused):
+		r.IndexState, r.IndexDetail = IndexUnreadable, err.Error()
 	case err != nil:
 		return nil, err
 	case r.Index.OtherFormat:

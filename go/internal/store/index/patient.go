@@ -13,8 +13,8 @@ import (
 
 // patient is the engine's file system: what writes waits while the operating system refuses it, and
 // what reads is tried again for a while. A sync that failed is not: nobody knows then what the disk
-// holds of the file. The engine writes another table in place of one; its list of files, of which it
-// would not take that, is written again here (see list).
+// holds of the file. The engine writes another table in place of one; its list of files, of which
+// it would not take that, is written again here (see list).
 type patient struct {
 	vfs.FS
 	room *room
@@ -41,8 +41,8 @@ func (p patient) Create(name string, c vfs.DiskWriteCategory) (f vfs.File, err e
 	return p.file(name, f, err)
 }
 
-func (p patient) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (f vfs.File,
-	err error) {
+func (p patient) OpenReadWrite(name string, c vfs.DiskWriteCategory,
+	o ...vfs.OpenOption) (f vfs.File, err error) {
 
 	err = p.room.insist("open "+name, func() (err error) {
 		f, err = p.FS.OpenReadWrite(name, c, o...)

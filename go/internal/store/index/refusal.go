@@ -56,9 +56,9 @@ func readFault(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrDamaged, what, err)
 }
 
-// openFault is what came of opening an index. refused is what the operating system said to a read of
-// the engine meanwhile, nil for nothing: the engine may not have passed it on, and have taken what it
-// read for all there is.
+// openFault is what came of opening an index. refused is what the operating system said to a read
+// of the engine meanwhile, nil for nothing: the engine may not have passed it on, and have taken
+// what it read for all there is.
 func openFault(dir string, err error, refused *error) error {
 	if refused != nil && Mend(err) == "" {
 		err = errors.Join(err, *refused)

@@ -90,12 +90,16 @@ func (r *recovering) findFiles() error {
 		id, ok := parseFileName(name)
 		switch {
 		case ok:
+			j.nextFile = max(j.nextFile, id+1)
+			if info, err := j.o.FS.Stat(j.path(name)); err == nil && info.Dir {
+				r.out.Foreign = append(r.out.Foreign, name) // whoever put it there
+				continue
+			}
 			f, err := r.look(id, name)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			r.files = append(r.files, f)
-			j.nextFile = max(j.nextFile, id+1)
 		case name == identityName:
 		case (name == identityTemp || name == probeName) && j.inspect:
 		case name == identityTemp, name == probeName:

@@ -34,12 +34,12 @@ type CheckReport struct {
 	Index       index.Report
 	IndexState  IndexState
 	IndexDetail string // why it is not whole
-	// Others are the names in the data directory that are neither the journal, the index nor the lock.
+	// Others are the names in the data directory that are neither journal, index nor lock.
 	Others []string
 }
 
-// Damaged tells whether something acknowledged is lost, or the index cannot be read although a start
-// before had left a whole one.
+// Damaged tells whether something acknowledged is lost, or the index cannot be read although a
+// start before had left a whole one.
 func (r *CheckReport) Damaged() bool {
 	return len(r.Journal.Damage) > 0 || r.IndexState == IndexDamaged ||
 		r.IndexState == IndexUnreadable

@@ -234,7 +234,9 @@ func TestAnIndexFromBeforeTheJournalIsBuiltAgain(t *testing.T) {
 	first := b.take(keyed(1, "x"))[0]
 	gone := b.seqOf(first)
 	b.must(b.flush(context.Background()))
-	old := b.xfs.CrashClone(pebblevfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+	old := b.xfs.CrashClone(pebblevfs.CrashCloneCfg{
+		UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1)),
+	})
 	b.end(event.Done, b.lease(1)...)
 	b.pass(1)
 	kept := b.seqOf(b.take(keyed(1, "x"))[0])

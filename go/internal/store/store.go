@@ -266,8 +266,8 @@ func (s *Store) recover(ctx context.Context) error {
 	return nil
 }
 
-// firstGroup is the first one that an undamaged journal has; 0: not known. An index that ends before
-// it is a copy of long ago, or its disk took back what it had synced.
+// firstGroup is the first one that an undamaged journal has; 0: not known. An index that ends
+// before it is a copy of long ago, or its disk took back what it had synced.
 func firstGroup(found *journal.Recovery) uint64 {
 	if len(found.Damage) > 0 || len(found.Segments) == 0 {
 		return 0

@@ -12,9 +12,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// engineLog passes the engine's log on. Its chatter is for debugging. Its last words end the process,
-// because it holds locks that nobody can take any more: the journal is whole, and the next start
-// continues from it. What the operating system refuses is no reason for them, see patient.
+// engineLog passes the engine's log on. Its chatter is for debugging. Its last words end the
+// process, because it holds locks that nobody can take any more: the journal is whole, and the next
+// start continues from it. What the operating system refuses is no reason for them, see patient.
 //
 // Of its warnings one a second is passed on, with how many were not: an engine that cannot write
 // tries again at once, thousands of times a second.

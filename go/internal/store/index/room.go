@@ -68,8 +68,8 @@ func (r *room) full() bool {
 }
 
 // insist does what writes, again and again while the operating system refuses it. Once the index is
-// closing, what waits does so until the process ends: nothing is written behind the back of the next
-// one.
+// closing, what waits does so until the process ends: nothing is written behind the back of the
+// next one.
 func (r *room) insist(what string, write func() error) error {
 	err := write()
 	if err == nil {
@@ -129,8 +129,8 @@ func (r *room) some() bool {
 	return err != nil || usage.AvailBytes >= min(roomBytes, usage.TotalBytes/ballastShare)
 }
 
-// retry reads, again for a while, once the index runs, if the operating system refuses it. The bytes that a disk gave back
-// at last are as good as any: each block has a checksum.
+// retry reads, again for a while, once the index runs, if the operating system refuses it. What a
+// disk gave back at last is as good as any: each block has a checksum.
 func (r *room) retry(read func() error) error {
 	err := read()
 	for end := time.Now().Add(r.readWait); err != nil && Mend(err) != ""; err = read() {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"sluice/bench/referee"
 )
 
 const (
@@ -37,6 +39,7 @@ type drained struct {
 	events  int
 	seconds float64
 	cpu     usage
+	other   referee.Cores
 }
 
 func (d drained) perS() float64    { return float64(d.events) / d.seconds }
@@ -47,15 +50,15 @@ type timing struct {
 	Count int     `json:"count"`
 	PerS  float64 `json:"per_s"`
 	CPUS  float64 `json:"cpu_s"`
+	other referee.Cores
 }
 
 // delivery measures what is behind the acknowledgement: how fast a backlog goes to a destination,
 // beside a client written by hand, and what a sender waits for who wants the destination's answer.
-func delivery(out io.Writer, o options) (int, error) {
-	missed := 0
+func delivery(out *referee.Result, o options) (missed int, err error) {
 	for _, part := range []struct {
 		name string
-		run  func(io.Writer, options, string) (int, error)
+		run  func(io.Writer, options, string) ([]referee.Gate, error)
 	}{{"http", drainHTTP}, {"postgres", drainPostgres}, {"delivered", passThrough}} {
 		if !o.wants(part.name) {
 			continue
@@ -68,8 +71,8 @@ func delivery(out io.Writer, o options) (int, error) {
 		if err != nil {
 			return missed, err
 		}
-		n, err := part.run(out, o, dir)
-		missed += n
+		list, err := part.run(out, o, dir)
+		missed += referee.PrintGates(out, list)
 		_ = os.RemoveAll(dir)
 		if errors.Is(err, errLeftOut) {
 			fmt.Fprintf(out, "left out: %s: %v\n", part.name, err)
@@ -86,8 +89,8 @@ func delivery(out io.Writer, o options) (int, error) {
 func (o options) events() int { return int(10_000 * o.length.Seconds()) }
 
 // drain fills the backlog of `goal`, whose breaker is held open meanwhile, and measures how it is
-// delivered.
-func drain(o options, g *gateway) (drained, error) {
+// delivered; taker is the CPU seconds of those who take the events.
+func drain(o options, g *gateway, taker func() float64) (drained, error) {
 	if _, err := g.run("breaker", "open", "goal"); err != nil {
 		return drained{}, err
 	}
@@ -119,12 +122,13 @@ func drain(o options, g *gateway) (drained, error) {
 		return drained{}, err
 	}
 	d := drained{events: int(backlogOf(g))}
-	began := time.Now()
+	began, watch, own := time.Now(), referee.StartWatch(), referee.Own()+taker()
 	if d.seconds, err = emptied(g); err != nil {
 		return drained{}, err
 	}
 	after, err := settle(read)
 	d.cpu = after.minus(before)
+	d.other = watch.Others(d.cpu.total() + referee.Own() + taker() - own)
 	if d.events == 0 {
 		return d, fmt.Errorf("no backlog to deliver after %v", time.Since(began))
 	}
@@ -156,17 +160,19 @@ func backlogOf(g *gateway) float64 {
 	return backlog
 }
 
-// byHand runs a peer that measures itself.
-func byHand(o options, mode string, args ...string) (timing, error) {
+// byHand runs a peer that measures itself; taker is as in drain.
+func byHand(o options, taker func() float64, mode string, args ...string) (timing, error) {
 	args = append([]string{mode, "--postgres", o.postgres,
 		"--count", strconv.Itoa(o.events())}, args...)
 	cmd := command(o, 0, o.peers, args...)
 	cmd.Stderr = os.Stderr
+	watch, own := referee.StartWatch(), referee.Own()+taker()
 	data, err := cmd.Output()
 	if err != nil {
 		return timing{}, fmt.Errorf("%s: %w", mode, err)
 	}
-	var t timing
+	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	t := timing{other: watch.Others(used.Seconds() + referee.Own() + taker() - own)}
 	err = json.NewDecoder(bytes.NewReader(data)).Decode(&t)
 	return t, err
 }
@@ -178,79 +184,90 @@ func startDelivering(o options, dir, acknowledge, goal string) (*gateway, error)
 	}})
 }
 
-func drainHTTP(out io.Writer, o options, dir string) (int, error) {
+func drainHTTP(out io.Writer, o options, dir string) ([]referee.Gate, error) {
 	sink, err := launchPeerOn(o, generatorCPU(), "sink", dir)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer sink.stop()
 	g, err := startDelivering(o, dir, "ring", fmt.Sprintf("    http: {url: %q}\n", sink.base+"/hook"))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	d, err := drain(o, g)
+	d, err := drain(o, g, sink.used)
 	g.stop()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	hand, err := byHand(o, "post", "--url", sink.base+"/hook", "--pool", "16")
+	hand, err := byHand(o, sink.used, "post", "--url", sink.base+"/hook", "--pool", "16")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	fmt.Fprintf(out, "\nhttp, %d events of 1 KB to a destination that answers at once\n", d.events)
 	printDrain(out, d, hand)
-	missed := told(out, d.perCore() >= perCoreLeast, "at least %d events a second and core: %.0f",
-		perCoreLeast, d.perCore())
-	return missed + told(out, hand.PerS/d.perS() <= byHandHTTP,
-		"within %gx of net/http's client by hand: %.2fx in time, %.2fx in CPU",
-		byHandHTTP, hand.PerS/d.perS(),
-		d.cpu.total()/float64(d.events)/(hand.CPUS/float64(hand.Count))), nil
+	cores := referee.Gate{
+		Name:  fmt.Sprintf("http: at least %d events a second and core", perCoreLeast),
+		Shown: fmt.Sprintf("%.0f", d.perCore()),
+	}
+	cores.Judge(d.perCore() >= perCoreLeast, d.other)
+	hands := referee.Gate{
+		Name: fmt.Sprintf("http: within %gx of net/http's client by hand", byHandHTTP),
+		Shown: fmt.Sprintf("%.2fx in time, %.2fx in CPU", hand.PerS/d.perS(),
+			d.cpu.total()/float64(d.events)/(hand.CPUS/float64(hand.Count))),
+	}
+	hands.Judge(hand.PerS/d.perS() <= byHandHTTP, d.other, hand.other)
+	return []referee.Gate{cores, hands}, nil
 }
 
-func drainPostgres(out io.Writer, o options, dir string) (int, error) {
+func drainPostgres(out io.Writer, o options, dir string) ([]referee.Gate, error) {
 	if o.postgres == "" {
-		return 0, fmt.Errorf("%w: no --postgres URL", errLeftOut)
+		return nil, fmt.Errorf("%w: no --postgres URL", errLeftOut)
 	}
 	const url = "postgres.url"
 	if err := os.WriteFile(filepath.Join(dir, url), []byte(o.postgres), 0o600); err != nil {
-		return 0, err
+		return nil, err
 	}
 	g, err := startDelivering(o, dir, "ring", fmt.Sprintf(
 		"    postgres: {url: \"file:%s\", table: bench_delivered}\n    concurrency: %d\n",
 		filepath.Join(dir, url), postgresInFlight))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
+	postgres := func() float64 { return referee.UsageOf("postgres") }
 	before, err := commits(o)
 	if err != nil {
 		g.stop()
-		return 0, err
+		return nil, err
 	}
-	d, err := drain(o, g)
+	d, err := drain(o, g, postgres)
 	g.stop()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	after, err := commits(o)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	// The first small backlog, which warms up, is among them.
 	rows := max(1, int(math.Round(float64(d.events+warmEvents)/max(after-before, 1))))
 	fmt.Fprintf(out, "\npostgres, %d events of 1 KB, %d rows a statement\n", d.events, rows)
-	hand, err := byHand(o, "upsert", "--pool", "8", "--batch", strconv.Itoa(rows))
+	hand, err := byHand(o, postgres, "upsert", "--pool", "8", "--batch", strconv.Itoa(rows))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	printDrain(out, d, hand)
-	full, err := byHand(o, "upsert", "--pool", "8", "--batch", "256")
+	full, err := byHand(o, postgres, "upsert", "--pool", "8", "--batch", "256")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	fmt.Fprintf(out, "  by hand  %8.0f/s in full batches of 256\n", full.PerS)
-	return told(out, d.perS() >= byHandPostgres*hand.PerS,
-		"at least %.0f %% of the same statements by hand: %.0f %%",
-		byHandPostgres*100, d.perS()/hand.PerS*100), nil
+	hands := referee.Gate{
+		Name: fmt.Sprintf("postgres: at least %.0f %% of the same statements by hand",
+			byHandPostgres*100),
+		Shown: fmt.Sprintf("%.0f %%", d.perS()/hand.PerS*100),
+	}
+	hands.Judge(d.perS() >= byHandPostgres*hand.PerS, d.other, hand.other)
+	return []referee.Gate{hands}, nil
 }
 
 // commits is how many transactions the database has committed. Its backends tell that once a
@@ -278,75 +295,94 @@ func printDrain(out io.Writer, d drained, hand timing) {
 			fmt.Fprintf(out, " %s %.1f", stage, d.cpu[stage]*1e6/float64(d.events))
 		}
 	}
-	fmt.Fprintf(out, " )\n  by hand  %8.0f/s  %6.1f CPU µs an event\n", hand.PerS,
-		hand.CPUS*1e6/float64(hand.Count))
-}
-
-// told prints a gate and counts it when it is missed.
-func told(out io.Writer, met bool, format string, args ...any) int {
-	verdict, missed := "met   ", 0
-	if !met {
-		verdict, missed = "MISSED", 1
-	}
-	fmt.Fprintf(out, "  %s  %s\n", verdict, fmt.Sprintf(format, args...))
-	return missed
+	fmt.Fprintf(out, " ); other CPU %.2f%s\n", d.other, d.other.Mark())
+	fmt.Fprintf(out, "  by hand  %8.0f/s  %6.1f CPU µs an event; other CPU %.2f%s\n", hand.PerS,
+		hand.CPUS*1e6/float64(hand.Count), hand.other, hand.other.Mark())
 }
 
 // passThrough asks what it costs that an event is kept before its destination is asked: the same
 // load through sluice at `delivered` and through a proxy that keeps nothing.
-func passThrough(out io.Writer, o options, dir string) (int, error) {
+func passThrough(out io.Writer, o options, dir string) ([]referee.Gate, error) {
 	sink, err := launchPeerOn(o, generatorCPU(), "sink", dir)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer sink.stop()
 	g, err := startDelivering(o, dir, "delivered",
 		fmt.Sprintf("    http: {url: %q}\n", sink.base+"/hook"))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	k := key{"delivered", 1024, 16}
 	url := g.base + "/hooks/github"
 	if _, err := generate(o, k, url, 0, min(o.length, 2*time.Second)); err != nil {
 		g.stop()
-		return 0, err
+		return nil, err
 	}
 	closed, err := generate(o, k, url, 0, o.length)
 	if err != nil {
 		g.stop()
-		return 0, err
+		return nil, err
 	}
 	rate := closed.OKPerS / 2
 	const sum, count = "webhook_journal_commit_seconds_sum", "webhook_journal_commit_seconds_count"
 	before := scrape(g.metrics, sum, count)
-	kept, err := generate(o, k, url, rate, o.length)
+	ours := func() float64 {
+		u, _ := sluiceUsage(g.cmd.Process.Pid, g.metrics)
+		return u.total() + sink.used()
+	}
+	kept, others, err := generateWatched(o, k, url, rate, ours)
 	after := scrape(g.metrics, sum, count)
 	g.stop()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	commit := (after[sum] - before[sum]) / max(after[count]-before[count], 1)
 	proxy, err := launchPeer(o, "proxy", dir, "--url", sink.base, "--pool", "64")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer proxy.stop()
 	if _, err := generate(o, k, proxy.base+"/hook", 0, time.Second); err != nil {
-		return 0, err
+		return nil, err
 	}
-	direct, err := generate(o, k, proxy.base+"/hook", rate, o.length)
+	theirs := func() float64 { return proxy.used() + sink.used() }
+	direct, othersDirect, err := generateWatched(o, k, proxy.base+"/hook", rate, theirs)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	overhead := (kept.Latency.P50 - direct.Latency.P50) / 1e6
 	fmt.Fprintf(out, "\ndelivered, 1 KB, %d connections, %.0f/s (half of %.0f/s)\n", k.connections,
 		rate, closed.OKPerS)
-	fmt.Fprintf(out, "  sluice   p50 %.2f ms, p99 %.2f ms\n  proxy    p50 %.2f ms, p99 %.2f ms\n",
-		kept.Latency.P50/1e3, kept.Latency.P99/1e3, direct.Latency.P50/1e3, direct.Latency.P99/1e3)
+	for _, way := range []struct {
+		name  string
+		ran   result
+		other referee.Cores
+	}{{"sluice", kept, others}, {"proxy", direct, othersDirect}} {
+		fmt.Fprintf(out, "  %-6s   p50 %.2f ms, p99 %.2f ms; other CPU %.2f%s\n", way.name,
+			way.ran.Latency.P50/1e3, way.ran.Latency.P99/1e3, way.other, way.other.Mark())
+	}
 	bound := commit + passThroughMax.Seconds()
-	missed := told(out, overhead <= bound,
-		"p50 over a direct proxy: %.2f ms, at most a commit (%.2f ms) and 0.5 ms: %.2f ms",
-		overhead*1e3, commit*1e3, bound*1e3)
-	return missed + told(out, kept.Latency.P99 < 100e3,
-		"under 100 ms in all where the destination is: p99 %.2f ms", kept.Latency.P99/1e3), nil
+	median := referee.Gate{
+		Name: "delivered: p50 over a direct proxy at most a commit and 0.5 ms",
+		Shown: fmt.Sprintf("%.2f ms, bound %.2f ms (a commit is %.2f ms)", overhead*1e3, bound*1e3,
+			commit*1e3),
+	}
+	median.Judge(overhead <= bound, others, othersDirect)
+	tail := referee.Gate{
+		Name:  "delivered: under 100 ms in all where the destination is",
+		Shown: fmt.Sprintf("p99 %.2f ms", kept.Latency.P99/1e3),
+	}
+	tail.Judge(kept.Latency.P99 < 100e3, others)
+	return []referee.Gate{median, tail}, nil
+}
+
+// generateWatched is generate for as long as a row takes, with what others used meanwhile; servers
+// is the CPU seconds of those who answer.
+func generateWatched(
+	o options, k key, url string, rate float64, servers func() float64,
+) (result, referee.Cores, error) {
+	watch, before := referee.StartWatch(), servers()+referee.Own()
+	r, err := generate(o, k, url, rate, o.length)
+	return r, watch.Others(r.CPUS + servers() + referee.Own() - before), err
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"sluice/bench/referee"
 )
 
 // front is what stands in front of the store in a trial.
@@ -57,7 +59,7 @@ type stand struct {
 	base    string                  // http://HOST:PORT
 	metrics string                  // address of /metrics; peers have none
 	set     func(text string) error // sets the store to SLOTSxTIME
-	parts   func() map[string]process
+	parts   func() map[string]referee.Process
 	gateway *gateway // nil for a peer
 	stop    func()
 }
@@ -129,12 +131,12 @@ func (f front) startPeer(o options, dir string) (*stand, error) {
 			_, err := io.WriteString(p.stdin, text+"\n")
 			return err
 		},
-		parts: func() map[string]process {
-			app, err := readProcess(p.cmd.Process.Pid)
+		parts: func() map[string]referee.Process {
+			app, err := referee.ReadProcess(p.cmd.Process.Pid)
 			if err != nil {
 				return nil
 			}
-			return map[string]process{"app": app}
+			return map[string]referee.Process{"app": app}
 		},
 	}, nil
 }

@@ -2,8 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
+
+	"sluice/bench/referee"
 )
 
 // gate is one promise of the speed list.
@@ -69,38 +70,28 @@ var gates = []gate{
 		}},
 }
 
-// printGates says of each gate whether it is met, and counts those that are not. A gate whose
-// rows are missing or disturbed is not judged.
-func printGates(out io.Writer, rows map[key]row) int {
-	fmt.Fprintln(out, "\ngates")
-	missed := 0
+// judgeGates says of each gate whether it is met. One whose rows are missing is not judged.
+func judgeGates(rows map[key]row) (list []referee.Gate) {
 	for _, g := range gates {
+		verdict := referee.Gate{Name: g.name}
 		var have []row
+		var others []referee.Cores
 		var absent []string
-		noisy := false
 		for _, k := range g.needs {
 			r, ok := rows[k]
 			if !ok {
 				absent = append(absent, k.String())
 			}
-			noisy = noisy || r.noisy()
-			have = append(have, r)
+			have, others = append(have, r), append(others, r.other)
 		}
 		if len(absent) > 0 {
-			fmt.Fprintf(out, "  unjudged  %s: not measured: %s\n", g.name, strings.Join(absent, "; "))
-			continue
+			verdict.Unjudged = "not measured: " + strings.Join(absent, "; ")
+		} else {
+			var met bool
+			met, verdict.Shown = g.judge(have)
+			verdict.Judge(met, others...)
 		}
-		met, shown := g.judge(have)
-		verdict := "met      "
-		switch {
-		case noisy:
-			verdict = "unjudged "
-			shown += ", on a busy machine"
-		case !met:
-			verdict = "MISSED   "
-			missed++
-		}
-		fmt.Fprintf(out, "  %s %s: %s\n", verdict, g.name, shown)
+		list = append(list, verdict)
 	}
-	return missed
+	return list
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"time"
+
+	"sluice/bench/referee"
 )
 
 const journalLeast = 0.95 // of what the journal takes in a closed loop without a limit
@@ -26,7 +29,7 @@ func ownJournal(out io.Writer, o options, t trial) (int, error) {
 		var err error
 		closed, err = generate(o, key{body: t.body, connections: 256}, s.base+"/hooks/default", 0,
 			t.length())
-		noisy[0] = outcome{other: max(0, m.others()-closed.CPUS/t.length().Seconds())}.noisy()
+		noisy[0] = outcome{other: m.others(closed.CPUS)}.noisy()
 		return err
 	})
 	if err == nil {
@@ -44,7 +47,7 @@ func ownJournal(out io.Writer, o options, t trial) (int, error) {
 			// The first second is the limit's way up.
 			open = tallyOf(r.between(time.Second, t.length()))
 			noisy[1] = outcome{
-				other: m.others(g), generator: g.cpu().Seconds() / t.length().Seconds(),
+				other: m.others(cpuOf(g)), generator: cpuOf(g) / t.length().Seconds(),
 			}.noisy()
 			return err
 		})
@@ -57,12 +60,15 @@ func ownJournal(out io.Writer, o options, t trial) (int, error) {
 		return 0, err
 	}
 	good := float64(open.good) / (t.length() - time.Second).Seconds()
-	return printVerdicts(out, noisy[0]+noisy[1], []verdict{{
-		fmt.Sprintf("goodput at least %.0f %% of the closed loop without a limit", 100*journalLeast),
-		good >= journalLeast*closed.OKPerS,
-		fmt.Sprintf("%.0f/s of %.0f/s, %.1f %%; p50 %s, p99 %s, %.1f %% shed", good, closed.OKPerS,
-			100*good/closed.OKPerS, ms(open.p50), ms(open.p99), 100*open.shedShare()),
-	}}), nil
+	gate := referee.Gate{
+		Name: fmt.Sprintf("goodput at least %.0f %% of the closed loop without a limit",
+			100*journalLeast),
+		Shown: fmt.Sprintf("%.0f/s of %.0f/s, %.1f %%; p50 %s, p99 %s, %.1f %% shed", good,
+			closed.OKPerS, 100*good/closed.OKPerS, ms(open.p50), ms(open.p99), 100*open.shedShare()),
+		Missed: good < journalLeast*closed.OKPerS,
+	}
+	why := cmp.Or(noisy[0], noisy[1])
+	return referee.PrintGates(out, referee.Unjudge([]referee.Gate{gate}, why)), nil
 }
 
 // onJournal runs something against a front whose journal is as slow as the trial says.

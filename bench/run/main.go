@@ -10,12 +10,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"sluice/bench/referee"
 )
 
 type options struct {
@@ -71,33 +71,20 @@ func main() {
 		}
 	}
 	missed, err := bench(o)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-	if o.gate && missed > 0 {
-		os.Exit(1)
-	}
+	referee.Exit("bench", o.gate, missed, err)
 }
 
 // bench measures the scenario, prints and files the result, and counts the gates missed.
-func bench(o options) (int, error) {
-	if o.out == "" {
-		stamp := time.Now().UTC().Format("2006-01-02T150405Z")
-		o.out = filepath.Join("bench", "results", "local", stamp+".txt")
+func bench(o options) (missed int, err error) {
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return 0, err
 	}
-	for _, dir := range []string{filepath.Dir(o.out), o.dir} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return 0, err
-		}
-	}
-	file, err := os.Create(o.out)
+	out, err := referee.Create(o.out, "")
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close()
-	out := io.MultiWriter(os.Stdout, file)
-	describeMachine(out, o)
+	defer func() { err = errors.Join(err, out.Close()) }()
+	o.head().Print(out)
 	run := speed
 	if o.overload {
 		run = overload
@@ -108,11 +95,7 @@ func bench(o options) (int, error) {
 	if o.tls {
 		run = secured
 	}
-	missed, err := run(out, o)
-	if err == nil {
-		fmt.Fprintf(out, "\nwritten to %s\n", o.out)
-	}
-	return missed, err
+	return run(out, o)
 }
 
 // wants says whether a name is among those asked for.
@@ -123,7 +106,7 @@ func (o options) wants(name string) bool {
 }
 
 // speed measures every row of a scenario, in rounds, and judges the speed gates.
-func speed(out io.Writer, o options) (int, error) {
+func speed(out *referee.Result, o options) (int, error) {
 	plan, err := readScenario(o.scenario)
 	if err != nil {
 		return 0, err
@@ -157,5 +140,5 @@ func speed(out io.Writer, o options) (int, error) {
 		return 0, errors.New("nothing was measured")
 	}
 	printTable(out, order, best)
-	return printGates(out, best), nil
+	return referee.PrintGates(out, judgeGates(best)), nil
 }

@@ -8,16 +8,17 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"sluice/bench/referee"
 )
 
 // row is one measured subject.
 type row struct {
 	key
-	closed result  // as fast as the subject answers
-	half   result  // at half of that rate
-	cpu    usage   // of the closed run, settled, CPU seconds
-	other  float64 // cores used by everything else meanwhile
-	stolen float64 // cores the host took
+	closed result // as fast as the subject answers
+	half   result // at half of that rate
+	cpu    usage  // of the closed run, settled, CPU seconds
+	other  referee.Cores
 	batch  float64 // events in one journal write; 0 where unknown
 	disk   disk    // bare writes right after
 	check  string  // what wrk2 says
@@ -43,9 +44,6 @@ func (r row) cpuUs(stages ...string) float64 {
 	}
 	return seconds * 1e6 / float64(max(r.closed.OK, 1))
 }
-
-// noisy says that too much else ran for the row to be judged.
-func (r row) noisy() bool { return r.other > 0.4 || r.stolen > 0.2 }
 
 // Bytes that a frame adds to its body: two lines, headers and index, rounded up.
 const frameOverhead = 1024
@@ -88,9 +86,7 @@ func observe(o options, k key, s *subject) (row, error) {
 	}
 	const sum, count = "webhook_journal_batch_events_sum", "webhook_journal_batch_events_count"
 	batchesBefore := scrape(s.metrics, sum, count)
-	busyBefore, stolenBefore := machineUsage()
-	selfBefore, _ := readProcess(os.Getpid())
-	from := time.Now()
+	w, own := referee.StartWatch(), referee.Own()
 	if r.closed, err = generate(o, k, s.url, 0, o.length); err != nil {
 		return row{}, err
 	}
@@ -98,13 +94,8 @@ func observe(o options, k key, s *subject) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	elapsed := time.Since(from).Seconds()
-	busy, stolen := machineUsage()
-	self, _ := readProcess(os.Getpid())
 	r.cpu = after.minus(before)
-	known := r.cpu.total() + r.closed.CPUS + self.own - selfBefore.own
-	r.other = max(0, (busy-busyBefore-known)/elapsed)
-	r.stolen = (stolen - stolenBefore) / elapsed
+	r.other = w.Others(r.cpu.total() + r.closed.CPUS + referee.Own() - own)
 	batches := scrape(s.metrics, sum, count)
 	if writes := batches[count] - batchesBefore[count]; writes > 0 {
 		r.batch = (batches[sum] - batchesBefore[sum]) / writes

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"sluice/bench/referee"
 )
 
 // outcome is everything that one trial of one front has shown.
@@ -22,8 +24,8 @@ type outcome struct {
 	looks     []look
 	back      time.Duration // kind=stop, kill: when the control plane was there again
 	promises  *promises     // nil: the front keeps nothing
-	other     float64       // cores used by everything else meanwhile
-	generator float64       // cores, the busiest second of the generator
+	other     referee.Cores
+	generator float64 // cores, the busiest second of the generator
 }
 
 // generatorMost is what the generator may use of its core: past it the generator is measured.
@@ -32,8 +34,8 @@ const generatorMost = 0.4
 // noisy says why the trial cannot be judged, if it cannot.
 func (o outcome) noisy() string {
 	switch {
-	case o.other > 0.4:
-		return fmt.Sprintf("%.2f cores were used by others", o.other)
+	case o.other.Noisy():
+		return o.other.String()
 	case o.generator > generatorMost:
 		return fmt.Sprintf("the generator used %.2f of a core", o.generator)
 	}
@@ -42,12 +44,12 @@ func (o outcome) noisy() string {
 
 // overload runs every trial in front of the same store, one front after the other, and counts the
 // gates that the first front has missed.
-func overload(out io.Writer, o options) (int, error) {
+func overload(out *referee.Result, o options) (int, error) {
 	trials, err := readTrials(o.scenario)
 	if err != nil {
 		return 0, err
 	}
-	seconds, err := os.Create(strings.TrimSuffix(o.out, ".txt") + ".seconds.txt")
+	seconds, err := os.Create(out.Beside("seconds"))
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +104,7 @@ func runTrial(out, seconds io.Writer, o options, t trial) (int, error) {
 	missed := 0
 	for _, result := range all {
 		if result.front.name == fronts[0].name {
-			missed += printVerdicts(out, result.noisy(), judge(result))
+			missed += referee.PrintGates(out, referee.Unjudge(judge(result), result.noisy()))
 		}
 	}
 	return missed, nil
@@ -177,7 +179,7 @@ func (r *outcome) run(o options, s *stand, dir string) error {
 	}
 	r.looks = w.end()
 	r.generator = busiest(r.looks)
-	r.other = machine.others(append(beside, g)...)
+	r.other = machine.others(cpuOf(append(beside, g)...))
 	if err == nil && s.gateway != nil {
 		r.promises, err = checkPromises(s.gateway, g.ledger)
 	}
@@ -300,36 +302,36 @@ func busiest(looks []look) float64 {
 	return most
 }
 
-// machine remembers what the machine had done when a trial began.
+// machine remembers what had been used when a trial began.
 type machine struct {
+	watch referee.Watch
+	own   float64
 	stand *stand
-	from  time.Time
-	busy  float64
-	self  float64
-	parts map[string]process
+	parts map[string]referee.Process
 }
 
 func startMachine(s *stand) machine {
-	busy, _ := machineUsage()
-	self, _ := readProcess(os.Getpid())
-	return machine{stand: s, from: time.Now(), busy: busy, self: self.own, parts: s.parts()}
+	return machine{referee.StartWatch(), referee.Own(), s, s.parts()}
 }
 
-// others is the cores that were used by nobody who belongs to the trial. Generators have ended and
-// are asked for what they used in all.
-func (m machine) others(generators ...*generator) float64 {
-	busy, _ := machineUsage()
-	self, _ := readProcess(os.Getpid())
-	known := self.own - m.self
+// others is what was used by nobody who belongs to the trial; generators is the CPU seconds of
+// those.
+func (m machine) others(generators float64) referee.Cores {
+	known := referee.Own() - m.own + generators
 	for name, now := range m.stand.parts() {
-		if before := m.parts[name]; before.pid == now.pid {
-			known += now.own - before.own
+		if before := m.parts[name]; before.PID == now.PID {
+			known += now.Own - before.Own
 		} else {
-			known += now.own
+			known += now.Own
 		}
 	}
+	return m.watch.Others(known)
+}
+
+// cpuOf is the CPU seconds of generators that have ended.
+func cpuOf(generators ...*generator) (seconds float64) {
 	for _, g := range generators {
-		known += g.cpu().Seconds()
+		seconds += g.cpu().Seconds()
 	}
-	return max(0, (busy-m.busy-known)/time.Since(m.from).Seconds())
+	return seconds
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"strconv"
+
+	"sluice/bench/referee"
 )
 
 const (
@@ -43,7 +45,8 @@ func (c cost) doubt() float64 { return 1 / math.Sqrt(max(c.user*looksPerSecond, 
 func refusals(out io.Writer, o options, t trial) (int, error) {
 	fmt.Fprintf(out, "\n%s\n", t)
 	var shed, canned cost
-	var other, shedShare float64
+	var other referee.Cores
+	var shedShare float64
 	lost := 0
 	err := inFolder(o, func(dir string) error {
 		s, err := fronts[0].start(o, t, dir)
@@ -75,7 +78,7 @@ func refusals(out io.Writer, o options, t trial) (int, error) {
 				}
 			}
 		}
-		other = m.others(all...)
+		other = m.others(cpuOf(all...))
 		return nil
 	})
 	if errors.Is(err, errLeftOut) {
@@ -85,26 +88,37 @@ func refusals(out io.Writer, o options, t trial) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	noisy := outcome{other: other}.noisy()
 	fmt.Fprintf(out, "  refused: %d requests, %.1f %% of them shed, user %.2f µs, all %.2f µs\n"+
 		"  canned 404: %d requests, user %.2f µs, all %.2f µs\n",
 		shed.requests, 100*shedShare, shed.userUs(), shed.allUs(),
 		canned.requests, canned.userUs(), canned.allUs())
-	return printVerdicts(out, noisy, judgeRefusals(shed, canned, shedShare, lost)), nil
+	list := referee.Unjudge(judgeRefusals(shed, canned, shedShare, lost),
+		outcome{other: other}.noisy())
+	return referee.PrintGates(out, list), nil
 }
 
-func judgeRefusals(shed, canned cost, shedShare float64, lost int) []verdict {
+func judgeRefusals(shed, canned cost, shedShare float64, lost int) []referee.Gate {
 	ratio := shed.allUs() / canned.allUs()
 	user := shed.userUs() / canned.userUs()
-	return []verdict{
-		{"nearly all was shed, and nothing lost", shedShare >= 0.95 && lost == 0,
-			fmt.Sprintf("%.1f %%, %d lost", 100*shedShare, lost)},
-		{fmt.Sprintf("a refusal costs at most %.1f times a canned answer, in all", refusalRatio),
-			ratio <= refusalRatio, fmt.Sprintf("%.2f times; user CPU alone %.2f ± %.2f times",
-				ratio, user, user*math.Hypot(shed.doubt(), canned.doubt()))},
-		{fmt.Sprintf("a refusal costs under %.0f µs of user CPU", refusalUserUs),
-			shed.userUs() < refusalUserUs, fmt.Sprintf("%.2f ± %.2f µs",
-				shed.userUs(), shed.userUs()*shed.doubt())},
+	return []referee.Gate{
+		{
+			Name:   "nearly all was shed, and nothing lost",
+			Shown:  fmt.Sprintf("%.1f %%, %d lost", 100*shedShare, lost),
+			Missed: shedShare < 0.95 || lost > 0,
+		},
+		{
+			Name: fmt.Sprintf("a refusal costs at most %.1f times a canned answer, in all",
+				refusalRatio),
+			Shown: fmt.Sprintf("%.2f times; user CPU alone %.2f ± %.2f times", ratio, user,
+				user*math.Hypot(shed.doubt(), canned.doubt())),
+			Missed: ratio > refusalRatio,
+		},
+		{
+			Name: fmt.Sprintf("a refusal costs under %.0f µs of user CPU", refusalUserUs),
+			Shown: fmt.Sprintf("%.2f ± %.2f µs", shed.userUs(),
+				shed.userUs()*shed.doubt()),
+			Missed: shed.userUs() >= refusalUserUs,
+		},
 	}
 }
 

@@ -3,76 +3,38 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
+
+	"sluice/bench/referee"
 )
 
-// describeMachine says what the numbers were measured on and how to measure them again.
-func describeMachine(out io.Writer, o options) {
-	fmt.Fprintf(out, "sluice bench, %s\n", time.Now().UTC().Format(time.RFC3339))
-	args := append([]string{}, os.Args[1:]...)
-	for i, arg := range args {
-		// A URL may carry a password.
-		if strings.Contains(arg, "://") || (i > 0 && strings.HasSuffix(args[i-1], "postgres")) {
-			args[i] = "…"
-		}
-	}
-	fmt.Fprintf(out, "command: go run ./bench/run %s\n", strings.Join(args, " "))
-	fmt.Fprintf(out, "machine: %d CPUs, %s, %s\n", runtime.NumCPU(), cpuModel(), memory())
-	fmt.Fprintf(out, "kernel: %s, go: %s\n",
-		firstLine("/proc/sys/kernel/osrelease"), runtime.Version())
-	fmt.Fprintf(out, "disk: %s\n", diskOf(o.dir))
+// head says how the numbers of a run come about.
+func (o options) head() referee.Head {
 	pinned := "servers on CPU 0, generator on the last"
 	if _, err := exec.LookPath("taskset"); err != nil || !o.pin || runtime.NumCPU() < 2 {
 		pinned = "nothing pinned"
 	}
-	fmt.Fprintf(out, "%s, load average %s\n", pinned, firstLine("/proc/loadavg"))
-	if !o.overload {
-		fmt.Fprintf(out, "each measurement %s, %d round(s)\n", o.length, o.repeat)
+	h := referee.Head{
+		Title: "bench", Make: "bench", Dir: o.dir, Notes: []string{pinned},
+		Given: []string{"overload", "delivery", "tls", "gate"},
 	}
-	fmt.Fprintln(out)
-}
-
-func cpuModel() string {
-	data, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(data)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
+	switch {
+	case o.overload:
+		h.Make = "bench-overload"
+		return h // its trials have lengths of their own
+	case o.delivery:
+		h.Make = "bench-delivery"
+	case o.tls:
+		h.Make = "bench-tls"
+	default:
+		h.Given = nil
 	}
-	return runtime.GOARCH
-}
-
-func memory() string {
-	var kb int
-	if _, err := fmt.Sscanf(firstLine("/proc/meminfo"), "MemTotal: %d kB", &kb); err != nil {
-		return "memory unknown"
-	}
-	return fmt.Sprintf("%d GiB", (kb+(1<<19))>>20)
-}
-
-func firstLine(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "unknown"
-	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	return line
-}
-
-// diskOf names the file system and device under a folder, not the folder.
-func diskOf(dir string) string {
-	out, err := exec.Command("df", "--output=fstype,source", dir).Output()
-	if err != nil {
-		return "unknown"
-	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	return strings.Join(strings.Fields(lines[len(lines)-1]), " on ")
+	h.Notes = append(h.Notes, fmt.Sprintf("each measurement %s, %d round(s)", o.length, o.repeat))
+	return h
 }
 
 var stageOrder = []string{"app", "dataplane", "control", "journal", "index", "store"}
@@ -88,10 +50,6 @@ func printTable(out io.Writer, order []key, rows map[key]row) {
 				k.body, r.disk.PerS, r.disk.P50Us/1e3, r.disk.P99Us/1e3)
 			continue
 		}
-		mark := ""
-		if r.noisy() {
-			mark = " ~"
-		}
 		var stages []string
 		for _, stage := range stageOrder {
 			if r.cpu[stage] > 0 {
@@ -106,11 +64,11 @@ func printTable(out io.Writer, order []key, rows map[key]row) {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%.0f\t%.1f\t%s\t%s\t%.2f\t%.2f\t%.2f\t%d\t%.2f%s\n",
 			k.subject, k.body, k.connections, r.closed.OKPerS, r.cpuUs(),
 			strings.Join(stages, ", "), versus, r.half.Latency.P50/1e3, r.half.Latency.P99/1e3,
-			r.half.Latency.P999/1e3, failed, r.other, mark)
+			r.half.Latency.P999/1e3, failed, r.other, r.other.Mark())
 	}
 	_ = w.Flush()
 	fmt.Fprintln(out, "\nvs net/http: requests per CPU second beside nethttp-hmac at the same body.")
-	fmt.Fprintln(out, "other CPU: cores used by all else; ~ marks a row too disturbed to judge.")
+	fmt.Fprintln(out, "other CPU: cores used by all else.")
 	for _, k := range order {
 		if r := rows[k]; r.batch > 0 {
 			fmt.Fprintf(out, "%s: %.1f events a journal write\n", k, r.batch)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"sluice/bench/referee"
 )
 
 // source is one source of the configuration that the bench runs with.
@@ -134,7 +136,7 @@ func (g *gateway) stop() {
 	if g.cmd != nil {
 		end(g.cmd)
 		for _, plane := range g.planes() {
-			_ = syscall.Kill(plane.pid, syscall.SIGKILL) // it has outlived its supervisor
+			_ = syscall.Kill(plane.PID, syscall.SIGKILL) // it has outlived its supervisor
 		}
 	}
 	_ = g.log.Close()
@@ -143,13 +145,13 @@ func (g *gateway) stop() {
 
 // planes are the data planes that work in its folder. After a restart of the daemon they are
 // nobody's children.
-func (g *gateway) planes() []process {
-	var found []process
-	for _, p := range processes() {
-		if !strings.HasPrefix(p.name, "sluice-data") {
+func (g *gateway) planes() []referee.Process {
+	var found []referee.Process
+	for _, p := range referee.Processes() {
+		if !strings.HasPrefix(p.Name, "sluice-data") {
 			continue
 		}
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
 		if strings.Contains(string(line), "--shm\x00"+g.shm+"/") {
 			found = append(found, p)
 		}
@@ -169,9 +171,9 @@ func (g *gateway) restart() error {
 }
 
 // parts are its processes by what they do.
-func (g *gateway) parts() map[string]process {
-	found := map[string]process{}
-	if p, err := readProcess(g.cmd.Process.Pid); err == nil {
+func (g *gateway) parts() map[string]referee.Process {
+	found := map[string]referee.Process{}
+	if p, err := referee.ReadProcess(g.cmd.Process.Pid); err == nil {
 		found["control"] = p
 	}
 	for _, p := range g.planes() {

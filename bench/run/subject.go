@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"sluice/bench/referee"
 )
 
 const (
@@ -60,7 +62,7 @@ func start(o options, k key, dir string) (*subject, error) {
 	read := func() (usage, error) {
 		u, err := peerUsage(p.cmd.Process.Pid)
 		if err == nil && (k.subject == "nethttp-postgres" || k.subject == "nethttp-copy") {
-			u["store"] = postgresUsage()
+			u["store"] = referee.UsageOf("postgres")
 		}
 		return u, err
 	}
@@ -104,6 +106,12 @@ func launchPeerOn(o options, cpu int, mode, dir string, args ...string) (*peer, 
 }
 
 func (p *peer) stop() { end(p.cmd) }
+
+// used is its CPU seconds so far.
+func (p *peer) used() float64 {
+	u, _ := peerUsage(p.cmd.Process.Pid)
+	return u.total()
+}
 
 // end asks a process to stop and, after a while, makes it.
 func end(cmd *exec.Cmd) {

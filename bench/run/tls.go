@@ -20,6 +20,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"sluice/bench/referee"
 )
 
 const (
@@ -90,7 +92,7 @@ type terminator struct {
 
 // secured measures what TLS costs the data plane beside nginx and crypto/tls, and beside plain
 // HTTP. All of them read a body that nobody wants, so that nothing but TLS and HTTP is compared.
-func secured(out io.Writer, o options) (int, error) {
+func secured(out *referee.Result, o options) (int, error) {
 	dir, err := os.MkdirTemp(o.dir, "tls-")
 	if err == nil {
 		dir, err = filepath.Abs(dir)
@@ -125,12 +127,12 @@ func secured(out io.Writer, o options) (int, error) {
 		defer t.stop()
 		all = append(all, t)
 	}
-	costs := map[string]map[string]float64{} // CPU µs by way and server
+	rows := map[string]map[string]tlsRow{} // by way and server
+	var left []string                      // a line across the table would break its columns
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "way\tserver\treq/s\tCPU µs/req\tof the data plane's\tagreed on\tother CPU")
-	noisy := ""
 	for _, way := range ways {
-		costs[way.name] = map[string]float64{}
+		rows[way.name] = map[string]tlsRow{}
 		for _, t := range all {
 			if !o.wants(way.name) {
 				continue
@@ -138,47 +140,47 @@ func secured(out io.Writer, o options) (int, error) {
 			fmt.Fprintf(os.Stderr, "tls: %s, %s\n", way.name, t.name)
 			r, err := measureTLS(o, t.usage, t.base, way)
 			if err != nil {
-				fmt.Fprintf(w, "%s\t%s\tleft out: %v\n", way.name, t.name, err)
+				left = append(left, fmt.Sprintf("left out: %s, %s: %v", way.name, t.name, err))
 				continue
 			}
-			costs[way.name][t.name] = r.cpuUs
-			if r.other > 0.4 {
-				noisy = fmt.Sprintf("%s, %s: %.2f cores were used by others", way.name, t.name, r.other)
-			}
-			ratio := r.cpuUs / costs[way.name]["sluice"]
-			fmt.Fprintf(w, "%s\t%s\t%.0f\t%.1f\t%.2fx\t%s\t%.2f\n",
-				way.name, t.name, r.perS, r.cpuUs, ratio, r.agreed, r.other)
+			rows[way.name][t.name] = r
+			r.print(w, way.name, t.name, rows[way.name]["sluice"])
 		}
 		if way.how == "keep-alive" && o.wants(way.name) {
 			r, err := measureTLS(o, all[0].usage, all[0].plain, way)
 			if err != nil {
 				return 0, err
 			}
-			fmt.Fprintf(w, "%s\tsluice, plain\t%.0f\t%.1f\t%.2fx\tplain\t%.2f\n", way.name, r.perS,
-				r.cpuUs, r.cpuUs/costs[way.name]["sluice"], r.other)
+			r.agreed = "plain"
+			r.print(w, way.name, "sluice, plain", rows[way.name]["sluice"])
 		}
 	}
 	if err := w.Flush(); err != nil {
 		return 0, err
 	}
-	return printVerdicts(out, noisy, judgeTLS(costs)), nil
+	for _, text := range left {
+		fmt.Fprintln(out, text)
+	}
+	return referee.PrintGates(out, judgeTLS(rows)), nil
 }
 
-func judgeTLS(costs map[string]map[string]float64) []verdict {
-	var list []verdict
+func judgeTLS(rows map[string]map[string]tlsRow) (list []referee.Gate) {
 	for _, gate := range []struct {
 		way   string
 		least float64
 	}{{"full handshake", handshakesLeast}, {"keep-alive 256 KiB", bulkLeast}} {
 		for _, peer := range []string{"nginx", "crypto/tls"} {
-			ours, theirs := costs[gate.way]["sluice"], costs[gate.way][peer]
-			if ours == 0 || theirs == 0 {
+			ours, theirs := rows[gate.way]["sluice"], rows[gate.way][peer]
+			if ours.cpuUs == 0 || theirs.cpuUs == 0 {
 				continue
 			}
-			list = append(list, verdict{
-				fmt.Sprintf("%s: %s needs %.1f times the CPU", gate.way, peer, gate.least),
-				theirs/ours >= gate.least, fmt.Sprintf("%.2f times", theirs/ours),
-			})
+			ratio := theirs.cpuUs / ours.cpuUs
+			v := referee.Gate{
+				Name:  fmt.Sprintf("%s: %s needs %.1f times the CPU", gate.way, peer, gate.least),
+				Shown: fmt.Sprintf("%.2f times", ratio),
+			}
+			v.Judge(ratio >= gate.least, ours.other, theirs.other)
+			list = append(list, v)
 		}
 	}
 	return list
@@ -186,8 +188,15 @@ func judgeTLS(costs map[string]map[string]float64) []verdict {
 
 // tlsRow is what one server did with one kind of work.
 type tlsRow struct {
-	perS, cpuUs, other float64
-	agreed             string
+	perS, cpuUs float64
+	agreed      string
+	other       referee.Cores
+}
+
+// print is a line of the table; what stands beside it is the data plane's own.
+func (r tlsRow) print(w io.Writer, way, server string, own tlsRow) {
+	fmt.Fprintf(w, "%s\t%s\t%.0f\t%.1f\t%.2fx\t%s\t%.2f%s\n", way, server, r.perS, r.cpuUs,
+		r.cpuUs/own.cpuUs, r.agreed, r.other, r.other.Mark())
 }
 
 func measureTLS(o options, read func() (usage, error), base string, w way) (tlsRow, error) {
@@ -198,22 +207,19 @@ func measureTLS(o options, read func() (usage, error), base string, w way) (tlsR
 	if err != nil {
 		return tlsRow{}, err
 	}
-	busy, _ := machineUsage()
-	began := time.Now()
+	watch, own := referee.StartWatch(), referee.Own()
 	p, err := postTLS(o, base, w, o.length)
 	if err != nil {
 		return tlsRow{}, err
 	}
-	took := time.Since(began).Seconds()
 	after, err := settle(read)
 	if err != nil {
 		return tlsRow{}, err
 	}
-	busyNow, _ := machineUsage()
 	cpu := after.minus(before)
 	return tlsRow{
 		perS: float64(p.Requests) / p.Seconds, cpuUs: cpu.total() * 1e6 / float64(max(p.Requests, 1)),
-		other:  max(0, busyNow-busy-cpu.total()-p.own) / took,
+		other:  watch.Others(cpu.total() + p.own + referee.Own() - own),
 		agreed: p.Curve + " " + p.Cipher,
 	}, nil
 }

@@ -2,18 +2,12 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
-)
 
-// verdict is one gate, judged.
-type verdict struct {
-	name string
-	met  bool
-	text string // the numbers
-}
+	"sluice/bench/referee"
+)
 
 // The gates of overload.
 const (
@@ -82,10 +76,10 @@ func (s span) goodShare() float64 {
 }
 
 // judge holds an outcome against the gates of its kind of trial.
-func judge(o outcome) []verdict {
+func judge(o outcome) []referee.Gate {
 	spans := o.spans()
 	away := o.trial.kind == kindStop || o.trial.kind == kindKill
-	var all []verdict
+	var all []referee.Gate
 	if away {
 		all = append(all, judgeBack(o))
 	} else {
@@ -108,27 +102,29 @@ func judge(o outcome) []verdict {
 		all = append(all, v)
 	}
 	if o.promises != nil {
-		all = append(all, verdict{"every 2xx is in the store exactly once",
-			o.promises.kept(), o.promises.String()})
+		all = append(all, referee.Gate{
+			Name:   "every 2xx is in the store exactly once",
+			Missed: !o.promises.kept(), Shown: o.promises.String(),
+		})
 	}
 	return all
 }
 
-func judgeGoodput(spans []span) verdict {
-	v := verdict{name: fmt.Sprintf("goodput at least %.0f %% of what was possible",
-		100*goodputLeast), met: true}
+func judgeGoodput(spans []span) referee.Gate {
+	v := referee.Gate{Name: fmt.Sprintf("goodput at least %.0f %% of what was possible",
+		100*goodputLeast)}
 	var shown []string
 	for _, s := range spans {
-		v.met = v.met && s.goodShare() >= goodputLeast
+		v.Judge(s.goodShare() >= goodputLeast)
 		shown = append(shown, fmt.Sprintf("%.1f %%", 100*s.goodShare()))
 	}
-	v.text = strings.Join(shown, ", ")
+	v.Shown = strings.Join(shown, ", ")
 	return v
 }
 
-func judgeHigh(spans []span) verdict {
-	v := verdict{name: fmt.Sprintf("high tier: at most %.0f %% shed while it fits the store alone",
-		100*highShedMost), met: true}
+func judgeHigh(spans []span) referee.Gate {
+	v := referee.Gate{Name: fmt.Sprintf(
+		"high tier: at most %.0f %% shed while it fits the store alone", 100*highShedMost)}
 	var shown []string
 	for _, s := range spans {
 		high := s.tier("high")
@@ -136,10 +132,10 @@ func judgeHigh(spans []span) verdict {
 			shown = append(shown, fmt.Sprintf("(%.1f %%, does not fit)", 100*high.shedShare()))
 			continue
 		}
-		v.met = v.met && high.shedShare() <= highShedMost
+		v.Judge(high.shedShare() <= highShedMost)
 		shown = append(shown, fmt.Sprintf("%.2f %%", 100*high.shedShare()))
 	}
-	v.text = strings.Join(shown, ", ")
+	v.Shown = strings.Join(shown, ", ")
 	return v
 }
 
@@ -161,8 +157,8 @@ func (s span) tier(name string) tally {
 }
 
 // judgeOrder asks whether a lower tier was shed at least as much as the one above it.
-func judgeOrder(spans []span) verdict {
-	v := verdict{name: "in an overload a lower tier is shed at least as much", met: true}
+func judgeOrder(spans []span) referee.Gate {
+	v := referee.Gate{Name: "in an overload a lower tier is shed at least as much"}
 	var shown []string
 	for _, s := range spans {
 		if !s.overloaded() {
@@ -171,19 +167,19 @@ func judgeOrder(spans []span) verdict {
 		above := 0.0
 		for _, tier := range tiers {
 			shed := s.tier(tier.name).shedShare()
-			v.met = v.met && shed >= above-orderSlack
+			v.Judge(shed >= above-orderSlack)
 			shown = append(shown, fmt.Sprintf("%s %.1f %%", tier.name, 100*shed))
 			above = shed
 		}
 	}
-	v.text = strings.Join(shown, ", ")
+	v.Shown = strings.Join(shown, ", ")
 	return v
 }
 
 // judgeCrowd asks whether each equal source keeps its goodput beside a loud one.
-func judgeCrowd(o outcome, spans []span) verdict {
-	v := verdict{name: fmt.Sprintf("each source but the loud one: goodput at least %.0f %% of "+
-		"its offer", 100*quietLeast), met: true}
+func judgeCrowd(o outcome, spans []span) referee.Gate {
+	v := referee.Gate{Name: fmt.Sprintf("each source but the loud one: goodput at least %.0f %% of "+
+		"its offer", 100*quietLeast)}
 	var shown []string
 	for _, s := range spans {
 		worst, worstName := 1.0, "none"
@@ -193,42 +189,42 @@ func judgeCrowd(o outcome, spans []span) verdict {
 				worst, worstName = got, st.source
 			}
 		}
-		v.met = v.met && worst >= quietLeast
+		v.Judge(worst >= quietLeast)
 		shown = append(shown, fmt.Sprintf("worst %.1f %% (%s)", 100*worst, worstName))
 	}
-	v.text = strings.Join(shown, ", ")
+	v.Shown = strings.Join(shown, ", ")
 	return v
 }
 
-func judgeLatency(spans []span) verdict {
-	v := verdict{name: fmt.Sprintf("p99 of the admitted within %.1f service times, or what a hold "+
-		"may take", serviceTimes), met: true}
+func judgeLatency(spans []span) referee.Gate {
+	v := referee.Gate{Name: fmt.Sprintf("p99 of the admitted within %.1f service times, or what a "+
+		"hold may take", serviceTimes)}
 	var shown []string
 	for _, s := range spans {
 		most := s.p99Most()
 		if !s.highFits() {
 			most = max(most, time.Duration(fullTimes*float64(s.service)))
 		}
-		v.met = v.met && s.p99 <= most
+		v.Judge(s.p99 <= most)
 		shown = append(shown, fmt.Sprintf("%s of %s", ms(s.p99), ms(most)))
 	}
-	v.text = strings.Join(shown, ", ")
+	v.Shown = strings.Join(shown, ", ")
 	return v
 }
 
 // judgeRecovery looks at each phase that comes after an overload and is none.
-func judgeRecovery(o outcome, spans []span) (verdict, bool) {
-	v := verdict{met: true}
-	v.name = fmt.Sprintf("recovered within %v of the overload's end", recoveryMost)
+func judgeRecovery(o outcome, spans []span) (referee.Gate, bool) {
+	v := referee.Gate{}
+	v.Name = fmt.Sprintf("recovered within %v of the overload's end", recoveryMost)
 	var shown []string
 	for n := 1; n < len(spans); n++ {
 		if s := spans[n]; spans[n-1].overloaded() && !s.overloaded() {
 			took, ok := o.record.recovery(s.from, s.to)
-			v.met = v.met && ok && took <= recoveryMost
+			v.Judge(ok && took <= recoveryMost)
 			shown = append(shown, recoveryText(took, ok))
 		}
 	}
-	v.text = strings.Join(shown, ", ")
+	v.Shown = strings.Join(shown, ", ")
 	return v, len(shown) > 0
 }
 
@@ -241,38 +237,39 @@ func recoveryText(took time.Duration, ok bool) string {
 
 // judgeBack asks how long after its return the control plane has goodput again where it was
 // possible: the first instant from which a second is good.
-func judgeBack(o outcome) verdict {
-	v := verdict{name: fmt.Sprintf("goodput back within %v of the control plane's return", backMost)}
+func judgeBack(o outcome) referee.Gate {
+	v := referee.Gate{Missed: true}
+	v.Name = fmt.Sprintf("goodput back within %v of the control plane's return", backMost)
 	if o.back == 0 {
-		v.text = "it did not return"
+		v.Shown = "it did not return"
 		return v
 	}
 	for at := o.back; at+time.Second <= o.trial.length(); at += window {
 		sum := tallyOf(o.record.between(at, at+time.Second))
 		possible := min(float64(sum.due), o.trial.phaseAt(at).capacity())
 		if sum.due > 0 && float64(sum.good) >= goodputLeast*possible {
-			v.met, v.text = at-o.back <= backMost, recoveryText(at-o.back, true)
+			v.Missed, v.Shown = at-o.back > backMost, recoveryText(at-o.back, true)
 			return v
 		}
 	}
-	v.text = recoveryText(0, false)
+	v.Shown = recoveryText(0, false)
 	return v
 }
 
-func judgeLosses(requests []request) verdict {
+func judgeLosses(requests []request) referee.Gate {
 	sum := tallyOf(requests)
 	var shown []string
 	for _, name := range faults {
 		shown = append(shown, fmt.Sprintf("%d %s", sum.lost[name], name))
 	}
-	return verdict{
-		name: "no request without an answer", met: sum.lostAll() == 0,
-		text: fmt.Sprintf("of %d: %s", sum.due, strings.Join(shown, ", ")),
+	return referee.Gate{
+		Name: "no request without an answer", Missed: sum.lostAll() > 0,
+		Shown: fmt.Sprintf("of %d: %s", sum.due, strings.Join(shown, ", ")),
 	}
 }
 
 // judgeRetryAfter asks whether every refusal says when to come again, and not all the same time.
-func judgeRetryAfter(requests []request) verdict {
+func judgeRetryAfter(requests []request) referee.Gate {
 	var waits []int
 	without := 0
 	for _, r := range requests {
@@ -284,25 +281,25 @@ func judgeRetryAfter(requests []request) verdict {
 			waits = append(waits, r.retryAfter)
 		}
 	}
-	v := verdict{name: "every refusal has a Retry-After, and they differ", met: without == 0}
+	v := referee.Gate{Name: "every refusal has a Retry-After, and they differ", Missed: without > 0}
 	if len(waits) == 0 {
-		v.text = fmt.Sprintf("%d refusals", without)
+		v.Shown = fmt.Sprintf("%d refusals", without)
 		return v
 	}
 	slices.Sort(waits)
 	least, most := waits[0], waits[len(waits)-1]
 	if len(waits) >= spreadRefusals && float64(most) < spreadLeast*float64(least) {
-		v.met = false
+		v.Missed = true
 	}
-	v.text = fmt.Sprintf("%d without, %d with %d to %d s, median %d s",
+	v.Shown = fmt.Sprintf("%d without, %d with %d to %d s, median %d s",
 		without, len(waits), least, most, waits[len(waits)/2])
 	return v
 }
 
 // judgeProbes asks whether handshakes and probes were judged, and in time: a challenge comes back,
 // a wrong signature is refused as one.
-func judgeProbes(requests []request) verdict {
-	v := verdict{name: fmt.Sprintf("each handshake and probe answered within %v", probeWithin)}
+func judgeProbes(requests []request) referee.Gate {
+	v := referee.Gate{Name: fmt.Sprintf("each handshake and probe answered within %v", probeWithin)}
 	wrong, late := 0, 0
 	var slowest time.Duration
 	var named strings.Builder
@@ -321,16 +318,16 @@ func judgeProbes(requests []request) verdict {
 				r.stream, r.due.Seconds(), r.code, r.fault, ms(r.took))
 		}
 	}
-	v.met = len(requests) > 0 && wrong+late == 0
-	v.text = fmt.Sprintf("of %d: %d not judged, %d late, slowest %s%s",
+	v.Missed = len(requests) == 0 || wrong+late > 0
+	v.Shown = fmt.Sprintf("of %d: %d not judged, %d late, slowest %s%s",
 		len(requests), wrong, late, ms(slowest), named.String())
 	return v
 }
 
 // judgeMemory asks whether memory still grows in the second half of an overload. What the control
 // plane keeps of each event (its index, its window of ids) is its own and grows with the journal.
-func judgeMemory(o outcome, spans []span) (verdict, bool) {
-	v := verdict{name: "the data plane's memory is bounded", met: true}
+func judgeMemory(o outcome, spans []span) (referee.Gate, bool) {
+	v := referee.Gate{Name: "the data plane's memory is bounded"}
 	var shown []string
 	for _, s := range spans {
 		half := lookAt(o.looks, (s.from+s.to)/2).rss["dataplane"].anon
@@ -338,35 +335,12 @@ func judgeMemory(o outcome, spans []span) (verdict, bool) {
 		if !s.overloaded() || half == 0 || full == 0 {
 			continue
 		}
-		v.met = v.met && full-half <= rssGrowth
+		v.Judge(full-half <= rssGrowth)
 		shown = append(shown, fmt.Sprintf("%d, then %d MiB", half>>20, full>>20))
 	}
-	v.text = strings.Join(shown, ", ")
+	v.Shown = strings.Join(shown, ", ")
 	return v, len(shown) > 0
 }
 
 // ms shows a time in milliseconds.
 func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1e3) }
-
-// printVerdicts prints what was judged and counts what was missed. `noisy` says why nothing may be
-// judged, if so.
-func printVerdicts(out io.Writer, noisy string, all []verdict) int {
-	missed := 0
-	for _, v := range all {
-		word := "met      "
-		switch {
-		case noisy != "" && !v.met:
-			word = "(missed) "
-		case noisy != "":
-			word = "(met)    "
-		case !v.met:
-			word = "MISSED   "
-			missed++
-		}
-		fmt.Fprintf(out, "  %s %s: %s\n", word, v.name, v.text)
-	}
-	if noisy != "" {
-		fmt.Fprintf(out, "  not judged: %s\n", noisy)
-	}
-	return missed
-}

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"sluice/bench/referee"
 )
 
 // look is what was seen of a stand at one moment.
 type look struct {
 	at        time.Duration // since the generator's start
-	parts     map[string]process
+	parts     map[string]referee.Process
 	rss       map[string]memoryUse
 	generator float64            // CPU seconds
 	metrics   map[string]float64 // sluice's own
@@ -73,12 +75,12 @@ func (w *watch) add(l look) {
 func (w *watch) look() look {
 	l := look{at: time.Since(w.gen.start), parts: w.stand.parts(), rss: map[string]memoryUse{}}
 	for name, p := range l.parts {
-		if m, err := readMemory(p.pid); err == nil {
+		if m, err := readMemory(p.PID); err == nil {
 			l.rss[name] = m
 		}
 	}
-	if p, err := readProcess(w.gen.cmd.Process.Pid); err == nil {
-		l.generator = p.own
+	if p, err := referee.ReadProcess(w.gen.cmd.Process.Pid); err == nil {
+		l.generator = p.Own
 	}
 	l.metrics = scrape(w.stand.metrics, metricLimit, metricInflight, metricService)
 	return l
@@ -119,10 +121,10 @@ func parseMemory(text string) (memoryUse, error) {
 func spent(from, to look, part string) (all, user float64) {
 	a, ok1 := from.parts[part]
 	b, ok2 := to.parts[part]
-	if !ok1 || !ok2 || a.pid != b.pid {
+	if !ok1 || !ok2 || a.PID != b.PID {
 		return 0, 0
 	}
-	return b.own - a.own, b.user - a.user
+	return b.Own - a.Own, b.User - a.User
 }
 
 // lookAt is the last look not after a time, the first one if there is none.

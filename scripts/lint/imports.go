@@ -45,12 +45,13 @@ var layers = []layer{
 		imports: []string{"faces", "pure", "adapters", "services", "daemon"}},
 	{name: "e2e", packages: []string{"go/e2e"},
 		imports: []string{"faces", "pure", "adapters", "services"}},
+	{name: "referee", packages: []string{"bench/referee"}},
 	{name: "storebench", packages: []string{"go/storebench"},
-		imports: []string{"faces", "pure", "adapters"}},
+		imports: []string{"faces", "pure", "adapters", "referee"}},
 	{name: "sim", packages: []string{"go/sim"},
 		imports: []string{"faces", "pure", "adapters", "services"}},
-	{name: "tools", packages: []string{"shm-abi/gen", "bench/run", "scripts/lint",
-		"go/internal/testserver"}},
+	{name: "bench", packages: []string{"bench/run"}, imports: []string{"referee"}},
+	{name: "tools", packages: []string{"shm-abi/gen", "scripts/lint", "go/internal/testserver"}},
 }
 
 // goPackage is what `go list` says of a package.

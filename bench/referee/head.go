@@ -9,13 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Head is what stands above the numbers of a run.
@@ -113,19 +109,4 @@ func fileSystem(dir string) string {
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	return strings.Join(strings.Fields(lines[len(lines)-1]), " on ")
-}
-
-// Device is the folder in /sys of the block device under a folder, or why there is none that
-// counts what it writes.
-func Device(dir string) (string, error) {
-	var st syscall.Stat_t
-	if err := syscall.Stat(dir, &st); err != nil {
-		return "", &os.PathError{Op: "stat", Path: dir, Err: err}
-	}
-	number := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
-	path, err := filepath.EvalSymlinks("/sys/dev/block/" + number)
-	if err != nil {
-		return "", fmt.Errorf("%s is on no block device of its own: %w", dir, err)
-	}
-	return path, nil
 }

@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"sluice/bench/referee"
 	"sluice/go/storebench/meter"
 )
 
@@ -23,16 +23,8 @@ const (
 	openMost     = 5 * time.Second
 )
 
-// verdict is one gate, judged or not.
-type verdict struct {
-	name   string
-	shown  string
-	met    bool
-	judged bool
-}
-
 // gates gives the verdicts of what was measured.
-func gates(t *table) (list []verdict) {
+func gates(t *table) (list []referee.Gate) {
 	var sizes []int
 	for _, k := range t.of("append") {
 		if k.subject == "journal" && !slices.Contains(sizes, k.size) {
@@ -56,29 +48,12 @@ func gates(t *table) (list []verdict) {
 			list = append(list, ofOpen(t.rows[k]))
 		}
 	}
-	return slices.DeleteFunc(list, func(v verdict) bool { return v.shown == "" })
-}
-
-// printGates prints the verdicts and counts the gates that were judged and missed.
-func printGates(out io.Writer, t *table) (missed int) {
-	fmt.Fprintln(out, "\ngates")
-	for _, v := range gates(t) {
-		word := "met      "
-		switch {
-		case !v.judged:
-			word = "unjudged "
-		case !v.met:
-			word = "MISSED   "
-			missed++
-		}
-		fmt.Fprintf(out, "  %s %s: %s\n", word, v.name, v.shown)
-	}
-	return missed
+	return slices.DeleteFunc(list, func(v referee.Gate) bool { return v.Shown == "" })
 }
 
 // ofRaw holds the journal against the best of the bare disk, at each group.
-func ofRaw(t *table, size int) verdict {
-	v := verdict{met: true, name: fmt.Sprintf(
+func ofRaw(t *table, size int) referee.Gate {
+	v := referee.Gate{Name: fmt.Sprintf(
 		"journal, %d bytes: at least %.0f %% of the best way to write the same bytes", size,
 		rawLeast*100)}
 	var shown []string
@@ -96,22 +71,19 @@ func ofRaw(t *table, size int) verdict {
 		if best == nil {
 			continue
 		}
-		got, mark := t.rows[k].PerSecond()/best.PerSecond(), ""
-		if noisy(best) || noisy(t.rows[k]) {
-			mark = " ~"
-		} else {
-			v.judged, v.met = true, v.met && got >= rawLeast
-		}
+		got := t.rows[k].PerSecond() / best.PerSecond()
+		others := max(best.Others(), t.rows[k].Others())
+		v.Judge(got >= rawLeast, others)
 		shown = append(shown, fmt.Sprintf("%d: %.0f %% of %s%s", k.group, got*100,
-			best.Case.Subject, mark))
+			best.Case.Subject, others.Mark()))
 	}
-	v.shown = strings.Join(shown, ", ")
+	v.Shown = strings.Join(shown, ", ")
 	return v
 }
 
 // ofInserts compares at the most connections that insert: there both sides share their syncs.
-func ofInserts(t *table, size int) verdict {
-	v := verdict{name: fmt.Sprintf(
+func ofInserts(t *table, size int) referee.Gate {
+	v := referee.Gate{Name: fmt.Sprintf(
 		"journal, %d bytes: groups of %d at least %.0fx Postgres' single rows by as many connections",
 		size, insertConnectionsMax, insertsLeast)}
 	j := t.find("journal", size, insertConnectionsMax)
@@ -120,13 +92,14 @@ func ofInserts(t *table, size int) verdict {
 		return v
 	}
 	got := j.PerSecond() / p.PerSecond()
-	v.met, v.judged, v.shown = got >= insertsLeast, !noisy(j) && !noisy(p), fmt.Sprintf("%.1fx", got)
+	v.Shown = fmt.Sprintf("%.1fx", got)
+	v.Judge(got >= insertsLeast, j.Others(), p.Others())
 	return v
 }
 
 // ofCopies compares the best COPY with the best row of the journal whose groups took no longer.
-func ofCopies(t *table, size int) verdict {
-	v := verdict{name: fmt.Sprintf(
+func ofCopies(t *table, size int) referee.Gate {
+	v := referee.Gate{Name: fmt.Sprintf(
 		"journal, %d bytes: at least %.0fx Postgres' best COPY, at p50 and p99 no higher than its",
 		size, copyLeast)}
 	best := t.best("postgres-copy", size, func(*meter.Result) bool { return true })
@@ -138,12 +111,13 @@ func ofCopies(t *table, size int) verdict {
 			r.Times.Quantile(0.99) <= best.Times.Quantile(0.99)
 	})
 	if j == nil {
-		v.judged, v.shown = !noisy(best), "no group of the journal is as fast"
+		v.Shown = "no group of the journal is as fast"
+		v.Judge(false, best.Others())
 		return v
 	}
 	got := j.PerSecond() / best.PerSecond()
-	v.met, v.judged = got >= copyLeast, !noisy(j) && !noisy(best)
-	v.shown = fmt.Sprintf("%.1fx; groups of %d at p99 %s ms beside %d at %s ms", got, j.Case.Group,
+	v.Judge(got >= copyLeast, j.Others(), best.Others())
+	v.Shown = fmt.Sprintf("%.1fx; groups of %d at p99 %s ms beside %d at %s ms", got, j.Case.Group,
 		short(j.Times.Milliseconds(0.99)), best.Case.Group, short(best.Times.Milliseconds(0.99)))
 	return v
 }
@@ -161,43 +135,48 @@ func (t *table) best(subject string, size int, fits func(*meter.Result) bool) (b
 }
 
 // ofLife judges nothing that was over before retention had to work.
-func ofLife(k key, r *meter.Result) []verdict {
+func ofLife(k key, r *meter.Result) []referee.Gate {
 	name := fmt.Sprintf("life, %d bytes, groups of %d: ", k.size, k.group)
-	list := []verdict{{
-		name:  name + fmt.Sprintf("at most %.0f µs of CPU an event", cpuMost),
-		shown: short(r.CPUMicros()) + " µs", met: r.CPUMicros() <= cpuMost,
-		judged: !noisy(r) && trims(r),
-	}}
+	cpu := referee.Gate{
+		Name:  name + fmt.Sprintf("at most %.0f µs of CPU an event", cpuMost),
+		Shown: short(r.CPUMicros()) + " µs",
+	}
+	cpu.Judge(r.CPUMicros() <= cpuMost, r.Others())
+	list := []referee.Gate{cpu}
 	if k.group >= deviceFrom && r.Amplification() >= 0 {
-		list = append(list, verdict{
-			name:  name + fmt.Sprintf("at most %.1f device bytes per frame byte", deviceMost),
-			shown: fmt.Sprintf("%.2f", r.Amplification()), met: r.Amplification() <= deviceMost,
-			judged: !noisy(r) && trims(r),
-		})
+		device := referee.Gate{
+			Name:  name + fmt.Sprintf("at most %.1f device bytes per frame byte", deviceMost),
+			Shown: fmt.Sprintf("%.2f", r.Amplification()),
+		}
+		device.Judge(r.Amplification() <= deviceMost, r.Others())
+		list = append(list, device)
+	}
+	if !trims(r) {
+		return referee.Unjudge(list, "it was over before the journal was trimmed")
 	}
 	return list
 }
 
 // ofStalls compares with what the disk gave somebody else at the same time: the index's own syncs
 // keep it busy too, which is told by the time that a bare write took before and after.
-func ofStalls(r, alone *meter.Result) verdict {
-	v := verdict{name: fmt.Sprintf(
+func ofStalls(r, alone *meter.Result) referee.Gate {
+	v := referee.Gate{Name: fmt.Sprintf(
 		"steady: p99.9 of a group at most %.0fx the p99 of bare writes of its size meanwhile", stallMost)}
 	if r.Probe.Count() == 0 {
 		return v
 	}
 	disk, got := r.Probe.Milliseconds(0.99), r.Times.Milliseconds(0.999)
-	v.met, v.judged = got <= stallMost*disk, !noisy(r)
-	v.shown = fmt.Sprintf("%s ms, bound %s ms", short(got), short(stallMost*disk))
+	v.Judge(got <= stallMost*disk, r.Others())
+	v.Shown = fmt.Sprintf("%s ms, bound %s ms", short(got), short(stallMost*disk))
 	if alone != nil && alone.Events > 0 {
-		v.shown += fmt.Sprintf("; nobody else on the disk: p99 %s ms",
+		v.Shown += fmt.Sprintf("; nobody else on the disk: p99 %s ms",
 			short(alone.Times.Milliseconds(0.99)))
 	}
 	return v
 }
 
-func ofSag(r *meter.Result) verdict {
-	v := verdict{name: fmt.Sprintf(
+func ofSag(r *meter.Result) referee.Gate {
+	v := referee.Gate{Name: fmt.Sprintf(
 		"steady: the last fifth at most %.0f %% slower than the first", sagMost*100)}
 	fifth := len(r.Seconds) / 5
 	if fifth == 0 {
@@ -210,15 +189,16 @@ func ofSag(r *meter.Result) verdict {
 		return n / float64(len(list))
 	}
 	first, last := sum(r.Seconds[:fifth]), sum(r.Seconds[len(r.Seconds)-fifth:])
-	v.met, v.judged = last >= (1-sagMost)*first, !noisy(r)
-	v.shown = fmt.Sprintf("%s/s, then %s/s", rate(first), rate(last))
+	v.Judge(last >= (1-sagMost)*first, r.Others())
+	v.Shown = fmt.Sprintf("%s/s, then %s/s", rate(first), rate(last))
 	return v
 }
 
-func ofOpen(r *meter.Result) verdict {
-	took := r.Times.Max
-	return verdict{
-		name:  fmt.Sprintf("open with %d pending, after a kill: under %v", r.Events, openMost),
-		shown: fmt.Sprintf("%.2f s", took.Seconds()), met: took < openMost, judged: !noisy(r),
+func ofOpen(r *meter.Result) referee.Gate {
+	v := referee.Gate{
+		Name:  fmt.Sprintf("open with %d pending, after a kill: under %v", r.Events, openMost),
+		Shown: fmt.Sprintf("%.2f s", r.Times.Max.Seconds()),
 	}
+	v.Judge(r.Times.Max < openMost, r.Others())
+	return v
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/bench/referee"
 	"sluice/go/storebench/meter"
 )
 
@@ -18,16 +19,16 @@ func measured(subject string, group, events int, took time.Duration) meter.Resul
 	return r
 }
 
-// judge gives the verdict whose name has a text in it.
-func judge(t *testing.T, rows *table, text string) verdict {
+// judge gives the gate whose name has a text in it.
+func judge(t *testing.T, rows *table, text string) referee.Gate {
 	t.Helper()
 	for _, v := range gates(rows) {
-		if strings.Contains(v.name, text) {
+		if strings.Contains(v.Name, text) {
 			return v
 		}
 	}
 	t.Fatalf("no gate has %q in its name", text)
-	return verdict{}
+	return referee.Gate{}
 }
 
 func TestTheJournalIsHeldAgainstTheBestRawDiskAtEachGroup(t *testing.T) {
@@ -35,12 +36,12 @@ func TestTheJournalIsHeldAgainstTheBestRawDiskAtEachGroup(t *testing.T) {
 	rows.add("append", measured("raw-grow", 1, 50, 1))
 	rows.add("append", measured("raw-direct", 1, 100, 1))
 	rows.add("append", measured("journal", 1, 81, 1))
-	if v := judge(t, &rows, "best way"); !v.met || !v.judged || v.shown != "1: 81 % of raw-direct" {
+	if v := judge(t, &rows, "best way"); !v.Met() || v.Shown != "1: 81 % of raw-direct" {
 		t.Fatalf("%+v", v)
 	}
 	rows.add("append", measured("raw-direct", 64, 100, 1))
 	rows.add("append", measured("journal", 64, 79, 1))
-	if v := judge(t, &rows, "best way"); v.met || !v.judged {
+	if v := judge(t, &rows, "best way"); !v.Missed {
 		t.Fatalf("%+v", v)
 	}
 }
@@ -52,11 +53,11 @@ func TestADisturbedRowIsNotJudged(t *testing.T) {
 	r.Other = 0.5
 	rows.add("append", r)
 	v := judge(t, &rows, "best way")
-	if v.judged || !strings.Contains(v.shown, "~") {
+	if v.Unjudged == "" || !strings.Contains(v.Shown, "~") {
 		t.Fatalf("%+v", v)
 	}
-	if n := printGates(new(strings.Builder), &rows); n != 0 {
-		t.Fatalf("%d gates count as missed", n)
+	if v.Missed {
+		t.Fatalf("%+v counts as missed", v)
 	}
 }
 
@@ -66,7 +67,7 @@ func TestCopyIsComparedAtNoHigherLatency(t *testing.T) {
 	rows.add("peers", measured("postgres-copy", 256, 100, 4*time.Millisecond))
 	rows.add("append", measured("journal", 64, 299, 3*time.Millisecond))
 	rows.add("append", measured("journal", 256, 900, 5*time.Millisecond))
-	if v := judge(t, &rows, "COPY"); v.met || !strings.HasPrefix(v.shown, "3.0x; groups of 64") {
+	if v := judge(t, &rows, "COPY"); v.Met() || !strings.HasPrefix(v.Shown, "3.0x; groups of 64") {
 		t.Fatalf("%+v", v)
 	}
 }
@@ -77,7 +78,7 @@ func TestInsertsAreComparedAtTheSameConcurrency(t *testing.T) {
 	rows.add("peers", measured("postgres-insert", 1, 5, 1))
 	rows.add("append", measured("journal", 64, 100, 1))
 	rows.add("peers", measured("postgres-insert", 64, 10, 1))
-	if v := judge(t, &rows, "single rows"); !v.met || v.shown != "10.0x" {
+	if v := judge(t, &rows, "single rows"); !v.Met() || v.Shown != "10.0x" {
 		t.Fatalf("%+v", v)
 	}
 }
@@ -87,7 +88,7 @@ func TestALifeIsHeldToItsCosts(t *testing.T) {
 	cheap := measured("life", 256, 1000, 1)
 	cheap.Bytes, cheap.Device = 1e9, 1.29e9
 	rows.add("life", cheap)
-	if v := judge(t, &rows, "CPU"); !v.met {
+	if v := judge(t, &rows, "CPU"); !v.Met() {
 		t.Fatalf("%+v", v)
 	}
 	dear := measured("life", 64, 1000, 1)
@@ -95,14 +96,14 @@ func TestALifeIsHeldToItsCosts(t *testing.T) {
 	rows = table{}
 	rows.add("life", dear)
 	for _, text := range []string{"CPU", "device"} {
-		if v := judge(t, &rows, text); v.met || !v.judged {
+		if v := judge(t, &rows, text); !v.Missed {
 			t.Fatalf("%+v", v)
 		}
 	}
 	short := measured("life", 64, 1000, 1)
 	rows = table{}
 	rows.add("life", short)
-	if v := judge(t, &rows, "CPU"); v.judged {
+	if v := judge(t, &rows, "CPU"); v.Unjudged == "" {
 		t.Fatalf("a life without a trim is judged: %+v", v)
 	}
 }
@@ -119,7 +120,7 @@ func TestAStallAndASagAreSeen(t *testing.T) {
 	}
 	rows.add("steady", r)
 	for _, text := range []string{"p99.9", "fifth"} {
-		if v := judge(t, &rows, text); v.met || !v.judged {
+		if v := judge(t, &rows, text); !v.Missed {
 			t.Fatalf("%+v", v)
 		}
 	}
@@ -128,11 +129,11 @@ func TestAStallAndASagAreSeen(t *testing.T) {
 func TestTheStartIsHeldToItsTime(t *testing.T) {
 	var rows table
 	rows.add("open", measured("open", 1024, 100, 4900*time.Millisecond))
-	if v := judge(t, &rows, "pending"); !v.met {
+	if v := judge(t, &rows, "pending"); !v.Met() {
 		t.Fatalf("%+v", v)
 	}
 	rows.add("open", measured("open", 1024, 100, 5100*time.Millisecond))
-	if v := judge(t, &rows, "pending"); v.met {
+	if v := judge(t, &rows, "pending"); v.Met() {
 		t.Fatalf("%+v", v)
 	}
 }

@@ -37,8 +37,6 @@ const (
 	insertConnectionsMax = 64
 	// numberMax bounds what -sizes and -groups may name.
 	numberMax = 1 << 20
-	// noisyCores is how much of the machine others may use before a row is not judged any more.
-	noisyCores = 0.4
 	// diskMax is what the whole run may have on the disk at once.
 	diskMax = 8 << 30
 	// pendingBytesMax is how much of it -pending may take: the journal is not to run full of it.

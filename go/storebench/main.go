@@ -11,16 +11,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"sluice/bench/referee"
 	"sluice/go/internal/store/thread"
 	"sluice/go/storebench/meter"
 )
@@ -82,13 +81,7 @@ func main() {
 	if err == nil {
 		missed, err = bench(o)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "storebench:", err)
-		os.Exit(1)
-	}
-	if o.gate && missed > 0 {
-		os.Exit(1)
-	}
+	referee.Exit("storebench", o.gate, missed, err)
 }
 
 func words(text string) []string {
@@ -123,10 +116,6 @@ func measure(c meter.Case) (meter.Result, error) {
 func bench(o options) (missed int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if o.out == "" {
-		stamp := time.Now().UTC().Format("2006-01-02T150405Z")
-		o.out = filepath.Join("bench", "results", "local", "store-"+stamp+".txt")
-	}
 	run, err := newRunner(o)
 	if err != nil {
 		return 0, err
@@ -136,16 +125,12 @@ func bench(o options) (missed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
-		return 0, err
-	}
-	file, err := os.Create(o.out)
+	out, err := referee.Create(o.out, "store-")
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close()
-	out := io.MultiWriter(os.Stdout, file)
-	describe(out, o)
+	defer func() { err = errors.Join(err, out.Close()) }()
+	o.head().Print(out)
 	t := table{}
 	fault := t.fill(ctx, run, plan, o.rounds)
 	if len(t.rows) == 0 {
@@ -156,12 +141,10 @@ func bench(o options) (missed int, err error) {
 	if fault != nil {
 		return 0, fault
 	}
-	if err := t.fileSeconds(out, strings.TrimSuffix(o.out, ".txt")+".seconds.txt"); err != nil {
+	if err := t.fileSeconds(out, out.Beside("seconds")); err != nil {
 		return 0, err
 	}
-	missed = printGates(out, &t)
-	fmt.Fprintf(out, "\nwritten to %s\n", o.out)
-	return missed, nil
+	return referee.PrintGates(out, gates(&t)), nil
 }
 
 // fill measures every case, round by round. A peer that fails is left out, with its reason; one of

@@ -45,9 +45,6 @@ func (t *table) leaveOut(text string) {
 	}
 }
 
-// noisy tells that others used too much of the machine for a row to be judged.
-func noisy(r *meter.Result) bool { return r.OtherCores() > noisyCores }
-
 // of gives the rows of some parts, in the order in which they were measured.
 func (t *table) of(names ...string) (list []key) {
 	for _, k := range t.order {
@@ -88,11 +85,8 @@ type view struct {
 
 var views = []view{
 	{"events/s (p99 of a group, ms)", func(r *meter.Result) string {
-		mark := ""
-		if noisy(r) {
-			mark = " ~"
-		}
-		return fmt.Sprintf("%s (%s)%s", rate(r.PerSecond()), short(r.Times.Milliseconds(0.99)), mark)
+		return fmt.Sprintf("%s (%s)%s", rate(r.PerSecond()), short(r.Times.Milliseconds(0.99)),
+			r.Others().Mark())
 	}},
 	{"CPU µs an event", func(r *meter.Result) string { return short(r.CPUMicros()) }},
 	{"device bytes per byte", func(r *meter.Result) string {
@@ -168,15 +162,11 @@ func (t *table) printLives(out io.Writer, list []key) {
 		"\tdevice per byte\tgroup p50\tp99\tp99.9\tmax ms\tother CPU")
 	for _, k := range list {
 		r := t.rows[k]
-		mark := ""
-		if noisy(r) {
-			mark = " ~"
-		}
 		ms := r.Times.Milliseconds
 		fmt.Fprintf(w, "  %s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.2f%s\n", k.subject, k.size,
 			k.group, r.Events, rate(r.PerSecond()), short(r.CPUMicros()), figures(r),
 			views[2].show(r), short(ms(0.5)), short(ms(0.99)), short(ms(0.999)), short(ms(1)),
-			r.OtherCores(), mark)
+			r.Others(), r.Others().Mark())
 	}
 	_ = w.Flush()
 	for _, k := range list {

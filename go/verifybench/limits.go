@@ -10,8 +10,6 @@ const (
 	// libraryMost is what a proof may cost in verdicts of the library, at any size. Where one
 	// elliptic curve operation is nearly all of both, two runs of the same differ by this much.
 	libraryMost = 1.1
-	// noisyCores is how much of the machine others may use before a contest is not judged.
-	noisyCores = 0.4
 	// roundsMax and windowMax keep a contest far shorter than the five minutes for which the
 	// libraries take its timestamp.
 	roundsMax = 100

@@ -7,14 +7,14 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"sluice/bench/referee"
 )
 
 // sizes are the bytes of the bodies.
@@ -28,13 +28,7 @@ func main() {
 	path := flag.String("out", "", "result file (default bench/results/local/verify-TIME.txt)")
 	flag.Parse()
 	missed, err := bench(*rounds, *window, *only, *path)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "verifybench:", err)
-		os.Exit(1)
-	}
-	if *gate && missed > 0 {
-		os.Exit(1)
-	}
+	referee.Exit("verifybench", *gate, missed, err)
 }
 
 // bench measures everything asked for, prints and files the result, and counts the gates missed.
@@ -49,10 +43,6 @@ func bench(rounds int, window time.Duration, only, path string) (missed int, err
 	if err != nil {
 		return 0, err
 	}
-	if path == "" {
-		stamp := time.Now().UTC().Format("2006-01-02T150405Z")
-		path = filepath.Join("bench", "results", "local", "verify-"+stamp+".txt")
-	}
 	var rows []row
 	for _, size := range sizes {
 		for i := range list {
@@ -63,20 +53,22 @@ func bench(rounds int, window time.Duration, only, path string) (missed int, err
 			rows = append(rows, r)
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return 0, err
-	}
-	file, err := os.Create(path)
+	out, err := referee.Create(path, "verify-")
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close()
-	out := io.MultiWriter(os.Stdout, file)
-	describe(out, rounds, window)
+	defer func() { err = errors.Join(err, out.Close()) }()
+	referee.Head{
+		Title: "verification bench", Make: "bench-verify", Given: []string{"gate"},
+		Notes: []string{
+			fmt.Sprintf("ns are the best of %d windows of %v, taken by turns; allocations are of one "+
+				"verdict", rounds, window),
+			"proof and verdict are ours: the signature alone, and with the event's id and type; the " +
+				"ratios are the proof's",
+		},
+	}.Print(out)
 	printTable(out, rows)
-	missed = printGates(out, rows)
-	fmt.Fprintf(out, "\nwritten to %s\n", path)
-	return missed, nil
+	return referee.PrintGates(out, gates(rows)), nil
 }
 
 func choose(list []contest, only string) ([]contest, error) {

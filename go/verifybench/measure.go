@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"sluice/bench/referee"
 )
 
 // cost is what one verdict takes.
@@ -17,10 +19,8 @@ type row struct {
 	// proof and verdict are ours.
 	proof, verdict, library, primitive cost
 
-	others float64 // cores that the rest of the machine used meanwhile
+	others referee.Cores
 }
-
-func (r row) noisy() bool { return r.others > noisyCores }
 
 // measure lets the judges of a contest take windows by turns and keeps each one's best: that of the
 // window which others disturbed least. All of them judge the same request, and one that does not
@@ -59,7 +59,7 @@ func measure(c *contest, size, rounds int, window time.Duration) (row, error) {
 		e.cost.allocations = testing.AllocsPerRun(100, func() { e.judge() })
 		e.calls = callsOf(e.judge, window)
 	}
-	began := startUsage()
+	watch, own := referee.StartWatch(), referee.Own()
 	for range rounds {
 		for i := range entrants {
 			e := &entrants[i]
@@ -70,7 +70,7 @@ func measure(c *contest, size, rounds int, window time.Duration) (row, error) {
 			e.cost.ns = min(e.cost.ns, float64(took.Nanoseconds())/float64(e.calls))
 		}
 	}
-	r.others = began.others()
+	r.others = watch.Others(referee.Own() - own)
 	return r, nil
 }
 

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"sluice/bench/referee"
 )
 
 // printTable has a row for each contest at each size.
@@ -19,12 +22,8 @@ func printTable(out io.Writer, rows []row) {
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "provider\tfamily\tbody\tproof ns\tverdict ns\tlibrary ns\tprimitive ns\t"+
-		"of library\tof primitive\tallocs\tlibrary's\t  library")
+		"of library\tof primitive\tallocs\tlibrary's\tother CPU\t  library")
 	for _, r := range rows {
-		mark := ""
-		if r.noisy() {
-			mark = "~"
-		}
 		ns, share, allocations, name := "-", "-", "-", "none"
 		if c := r.contest; c.library != nil {
 			ns = fmt.Sprintf("%.0f", r.library.ns)
@@ -32,74 +31,63 @@ func printTable(out io.Writer, rows []row) {
 			allocations = fmt.Sprint(r.library.allocations)
 			name = strings.TrimSpace(c.module+" "+versions[c.module]) + ", " + c.owner
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s%.0f\t%.0f\t%s\t%.0f\t%s\t%.2f\t%v\t%s\t  %s\n",
-			r.contest.provider, r.contest.family, r.size, mark, r.proof.ns, r.verdict.ns, ns,
-			r.primitive.ns, share, r.proof.ns/r.primitive.ns, r.verdict.allocations, allocations, name)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.0f\t%s\t%.0f\t%s\t%.2f\t%v\t%s\t%.2f%s\t  %s\n",
+			r.contest.provider, r.contest.family, r.size, r.proof.ns, r.verdict.ns, ns,
+			r.primitive.ns, share, r.proof.ns/r.primitive.ns, r.verdict.allocations, allocations,
+			r.others, r.others.Mark(), name)
 	}
 	w.Flush()
 }
 
-// printGates prints the verdicts and counts the gates that were judged and missed.
-func printGates(out io.Writer, rows []row) (missed int) {
-	fmt.Fprintln(out, "\ngates")
+// gates says of each family what its worst row means; rows of a busy machine do not judge it.
+func gates(rows []row) (list []referee.Gate) {
 	var families []string
 	for _, r := range rows {
 		if !slices.Contains(families, r.contest.family) {
 			families = append(families, r.contest.family)
 		}
 	}
-	print := func(name string, most float64, ratio func(row) float64, fits func(row) bool) {
-		rows := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !fits(r) })
-		if len(rows) == 0 {
-			return
-		}
-		word, shown := judgeRows(rows, most, ratio)
-		if word == "MISSED" {
-			missed++
-		}
-		fmt.Fprintf(out, "  %-9s %s: %s\n", word, name, shown)
-	}
 	for _, family := range families {
 		if strings.HasPrefix(family, "hmac-") {
-			print(fmt.Sprintf("proof, %s, %d bytes: at most %.1fx the bare primitive", family, gateBytes,
-				primitiveMost), primitiveMost,
+			name := fmt.Sprintf("proof, %s, %d bytes: at most %.1fx the bare primitive", family,
+				gateBytes, primitiveMost)
+			list = append(list, gateOf(name, rows, primitiveMost,
 				func(r row) float64 { return r.proof.ns / r.primitive.ns },
-				func(r row) bool { return r.contest.family == family && r.size == gateBytes })
+				func(r row) bool { return r.contest.family == family && r.size == gateBytes }))
 		}
 	}
 	for _, family := range families {
 		name := fmt.Sprintf("proof, %s, any size: at most %.1fx the library", family, libraryMost)
-		print(name, libraryMost,
+		list = append(list, gateOf(name, rows, libraryMost,
 			func(r row) float64 { return r.proof.ns / r.library.ns },
-			func(r row) bool { return r.contest.family == family && r.contest.library != nil })
+			func(r row) bool { return r.contest.family == family && r.contest.library != nil }))
 	}
-	return missed
+	return slices.DeleteFunc(list, func(g referee.Gate) bool { return g.Shown == "" })
 }
 
-// judgeRows holds the worst row against the most that is allowed. Rows of a busy machine are not
-// judged, and a gate that has no others is not either.
-func judgeRows(rows []row, most float64, ratio func(row) float64) (word, shown string) {
-	quiet := slices.DeleteFunc(slices.Clone(rows), row.noisy)
-	seen := quiet
-	if len(quiet) == 0 {
-		seen = rows
+// gateOf holds the ratio of each row that fits against the most that it may be, and shows the
+// worst: of those in quiet, if any was. Without a row it shows nothing.
+func gateOf(
+	name string, rows []row, most float64, ratio func(row) float64, fits func(row) bool,
+) referee.Gate {
+	g := referee.Gate{Name: name}
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !fits(r) })
+	if len(rows) == 0 {
+		return g
 	}
-	worst := slices.MaxFunc(seen, func(a, b row) int {
-		if ratio(a) < ratio(b) {
+	worst := slices.MaxFunc(rows, func(a, b row) int {
+		switch noisy := a.others.Noisy(); {
+		case noisy == b.others.Noisy():
+			return cmp.Compare(ratio(a), ratio(b))
+		case noisy:
 			return -1
 		}
 		return 1
 	})
-	shown = fmt.Sprintf("%.2fx at worst (%s, %d bytes)", ratio(worst), worst.contest.provider,
+	g.Shown = fmt.Sprintf("%.2fx at worst (%s, %d bytes)", ratio(worst), worst.contest.provider,
 		worst.size)
-	switch {
-	case len(quiet) == 0:
-		return "unjudged", shown + ", on a busy machine"
-	case ratio(worst) > most:
-		return "MISSED", shown
-	case len(quiet) < len(rows):
-		return "unjudged", fmt.Sprintf("%s; %d of %d on a busy machine", shown,
-			len(rows)-len(quiet), len(rows))
+	for _, r := range rows {
+		g.Judge(ratio(r) <= most, r.others)
 	}
-	return "met", shown
+	return g
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/bench/referee"
 	"sluice/go/internal/provider"
 )
 
@@ -115,7 +116,7 @@ func TestALibraryThatRefusesEndsTheMeasurement(t *testing.T) {
 }
 
 func TestGatesJudgeWhatWasMeasuredInQuiet(t *testing.T) {
-	made := func(proof, others float64) row {
+	made := func(proof float64, others referee.Cores) row {
 		c := &contest{provider: "p", family: hexBody}
 		return row{contest: c, size: gateBytes, proof: cost{ns: proof}, primitive: cost{ns: 100},
 			others: others}
@@ -133,7 +134,7 @@ func TestGatesJudgeWhatWasMeasuredInQuiet(t *testing.T) {
 		{nil, "", 0},
 	} {
 		var out strings.Builder
-		missed := printGates(&out, test.rows)
+		missed := referee.PrintGates(&out, gates(test.rows))
 		if missed != test.missed || !strings.Contains(out.String(), test.word) {
 			t.Errorf("missed %d, want %s: %s", missed, test.word, out.String())
 		}

@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"sluice/bench/referee"
 	"sluice/go/storebench/meter"
 )
 
@@ -165,23 +164,5 @@ func atServer(c *meter.Case) (notes []string) {
 	return notes
 }
 
-// ticks is USER_HZ, which the kernel shows to every program as 100 on the machines we build for.
-const ticks = 100
-
-// postgresUsage is the CPU seconds of every process of a database server, ended ones included.
-func postgresUsage() (seconds float64) {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		before, after, ok := strings.Cut(string(data), ") ")
-		if err != nil || !ok || !strings.HasSuffix(before, "(postgres") {
-			continue
-		}
-		// utime, stime, cutime and cstime: fields 14 to 17 in proc_pid_stat(5).
-		for _, text := range strings.Fields(after)[11:15] {
-			n, _ := strconv.ParseFloat(text, 64)
-			seconds += n / ticks
-		}
-	}
-	return seconds
-}
+// postgresUsage is the CPU seconds of every process of a database server.
+func postgresUsage() float64 { return referee.UsageOf("postgres") }

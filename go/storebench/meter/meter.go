@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"sluice/bench/referee"
 )
 
 // Case is what one process measures. It is handed over as JSON, as the process's last argument.
@@ -42,7 +44,6 @@ type Result struct {
 	Wall   float64 `json:"wall"`   // seconds
 	CPU    float64 `json:"cpu"`    // seconds of the process and of the servers it works with
 	Other  float64 `json:"other"`  // CPU seconds of all else on the machine
-	Stolen float64 `json:"stolen"` // CPU seconds that the host took away
 	Device float64 `json:"device"` // bytes that the device wrote meanwhile; negative: unknown
 	Times  Times   `json:"times"`  // of a group
 	// Probe is the times of a bare write of a group's bytes beside the work, where there is one.
@@ -76,8 +77,8 @@ func (r *Result) Amplification() float64 {
 	return share(r.Device, float64(r.Bytes))
 }
 
-// OtherCores is how many cores all else used.
-func (r *Result) OtherCores() float64 { return share(r.Other+r.Stolen, r.Wall) }
+// Others is how many cores all else used.
+func (r *Result) Others() referee.Cores { return referee.Cores(share(r.Other, r.Wall)) }
 
 func share(a, b float64) float64 {
 	if b == 0 {
@@ -93,7 +94,6 @@ func (r *Result) Add(other Result) {
 	r.Wall += other.Wall
 	r.CPU += other.CPU
 	r.Other += other.Other
-	r.Stolen += other.Stolen
 	if r.Device < 0 || other.Device < 0 {
 		r.Device = -1
 	} else {

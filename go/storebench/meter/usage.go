@@ -1,11 +1,9 @@
 package meter
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/pprof"
 	"strconv"
@@ -14,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/bench/referee"
 )
 
 // Meter counts what a stretch of work costs.
@@ -26,7 +26,6 @@ type Meter struct {
 	own     float64
 	servers float64
 	busy    float64
-	stolen  float64
 	device  float64
 	profile *os.File
 }
@@ -48,8 +47,7 @@ func Start(c Case, servers func() float64) (*Meter, error) {
 		m.profile = f
 	}
 	m.device = deviceWritten(c.Dir)
-	m.busy, m.stolen = machineUsage()
-	m.own, m.servers = ownUsage(), m.serverUsage()
+	m.busy, m.own, m.servers = referee.Busy(), referee.Own(), m.serverUsage()
 	m.began = time.Now()
 	return m, nil
 }
@@ -61,11 +59,9 @@ func (m *Meter) Elapsed() time.Duration { return time.Since(m.began) }
 // counts as written, but its time does not.
 func (m *Meter) Stop(r *Result) error {
 	r.Wall = time.Since(m.began).Seconds()
-	busy, stolen := machineUsage()
-	own, servers := ownUsage()-m.own, m.serverUsage()-m.servers
-	r.CPU = own + servers
+	busy := referee.Busy()
+	r.CPU = referee.Own() - m.own + m.serverUsage() - m.servers
 	r.Other = max(0, busy-m.busy-r.CPU)
-	r.Stolen = stolen - m.stolen
 	if m.profile != nil {
 		pprof.StopCPUProfile()
 		if err := m.profile.Close(); err != nil {
@@ -87,33 +83,6 @@ func (m *Meter) serverUsage() float64 {
 		return 0
 	}
 	return m.Servers()
-}
-
-func ownUsage() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it cannot fail for the process itself
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
-}
-
-// ticks is USER_HZ, which the kernel shows to every program as 100 on the machines we build for.
-const ticks = 100
-
-// machineUsage is the busy CPU seconds of the whole machine, and those that the host took away.
-func machineUsage() (busy, stolen float64) {
-	data, _ := os.ReadFile("/proc/stat")
-	line, _, _ := bytes.Cut(data, []byte("\n"))
-	for at, text := range strings.Fields(string(line)) {
-		n, _ := strconv.ParseFloat(text, 64)
-		switch at {
-		case 1, 2, 3, 6, 7: // user, nice, system, irq, softirq; proc(5)
-			busy += n / ticks
-		case 8:
-			stolen = n / ticks
-		}
-	}
-	return busy, stolen
 }
 
 // syncDisk has the file system of a folder write what it still holds in memory.
@@ -168,14 +137,4 @@ func deviceWritten(dir string) float64 {
 		return -1
 	}
 	return sectors * 512 // Documentation/block/stat.rst of the kernel
-}
-
-// FileSystem names the kind of file system under a folder and its device, not the folder.
-func FileSystem(dir string) string {
-	out, err := exec.Command("df", "--output=fstype,source", dir).Output()
-	if err != nil {
-		return "unknown"
-	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	return strings.Join(strings.Fields(lines[len(lines)-1]), " on ")
 }

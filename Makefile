@@ -113,8 +113,10 @@ generate: tools ## writes the generated files again (layout faces, gRPC code)
 .PHONY: bench
 bench: bench-tools ## sluice beside its peers, in the same minute; BENCH_FLAGS goes to bench/run
 	@scripts/with-postgres --if-present $(TOOLS)/bench $(BENCH_FLAGS)
+ifndef BENCH_FLAGS
 	@$(MAKE) --no-print-directory bench-tls
-	@$(MAKE) --no-print-directory bench-verify BENCH_FLAGS=
+	@$(MAKE) --no-print-directory bench-verify
+endif
 
 .PHONY: bench-overload
 bench-overload: bench-tools ## overload and recovery, judged; BENCH_FLAGS=-quick is two minutes of it

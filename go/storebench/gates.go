@@ -23,6 +23,9 @@ const (
 	openMost     = 5 * time.Second
 )
 
+// notMeasured is said of a gate whose other side is not there.
+const notMeasured = "not measured"
+
 // gates gives the verdicts of what was measured.
 func gates(t *table) (list []referee.Gate) {
 	var sizes []int
@@ -48,7 +51,9 @@ func gates(t *table) (list []referee.Gate) {
 			list = append(list, ofOpen(t.rows[k]))
 		}
 	}
-	return slices.DeleteFunc(list, func(v referee.Gate) bool { return v.Shown == "" })
+	return slices.DeleteFunc(list, func(v referee.Gate) bool {
+		return v.Shown == "" && v.Unjudged == ""
+	})
 }
 
 // ofRaw holds the journal against the best of the bare disk, at each group.
@@ -81,18 +86,21 @@ func ofRaw(t *table, size int) referee.Gate {
 	return v
 }
 
-// ofInserts compares at the most connections that insert: there both sides share their syncs.
+// ofInserts takes the most connections that insert, where both sides share their syncs, and of
+// Postgres the best that so many or fewer reach.
 func ofInserts(t *table, size int) referee.Gate {
 	v := referee.Gate{Name: fmt.Sprintf(
 		"journal, %d bytes: groups of %d at least %.0fx Postgres' single rows by as many connections",
 		size, insertConnectionsMax, insertsLeast)}
 	j := t.find("journal", size, insertConnectionsMax)
-	p := t.find("postgres-insert", size, insertConnectionsMax)
-	if j == nil || p == nil {
+	if j == nil || t.find("postgres-insert", size, insertConnectionsMax) == nil {
+		v.Unjudged = notMeasured
 		return v
 	}
+	p := t.best("postgres-insert", size, func(*meter.Result) bool { return true })
 	got := j.PerSecond() / p.PerSecond()
-	v.Shown = fmt.Sprintf("%.1fx", got)
+	v.Shown = fmt.Sprintf("%.1fx; %s/s beside %s/s by %d", got, rate(j.PerSecond()),
+		rate(p.PerSecond()), p.Case.Group)
 	v.Judge(got >= insertsLeast, j.Others(), p.Others())
 	return v
 }
@@ -104,6 +112,7 @@ func ofCopies(t *table, size int) referee.Gate {
 		size, copyLeast)}
 	best := t.best("postgres-copy", size, func(*meter.Result) bool { return true })
 	if best == nil {
+		v.Unjudged = notMeasured
 		return v
 	}
 	j := t.best("journal", size, func(r *meter.Result) bool {

@@ -76,10 +76,17 @@ func TestInsertsAreComparedAtTheSameConcurrency(t *testing.T) {
 	var rows table
 	rows.add("append", measured("journal", 1, 5, 1))
 	rows.add("peers", measured("postgres-insert", 1, 5, 1))
+	if v := judge(t, &rows, "single rows"); v.Unjudged == "" {
+		t.Fatalf("judged without its rows: %+v", v)
+	}
 	rows.add("append", measured("journal", 64, 100, 1))
 	rows.add("peers", measured("postgres-insert", 64, 10, 1))
-	if v := judge(t, &rows, "single rows"); !v.Met() || v.Shown != "10.0x" {
+	if v := judge(t, &rows, "single rows"); !v.Met() || !strings.HasPrefix(v.Shown, "10.0x") {
 		t.Fatalf("%+v", v)
+	}
+	rows.add("peers", measured("postgres-insert", 16, 11, 1))
+	if v := judge(t, &rows, "single rows"); !v.Missed || !strings.HasSuffix(v.Shown, "by 16") {
+		t.Fatalf("fewer connections that insert more do not count: %+v", v)
 	}
 }
 

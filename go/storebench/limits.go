@@ -30,6 +30,9 @@ const (
 	probeEvery = 50 * time.Millisecond
 	// bareLeast is how long the bare disk is tried before and after a long run.
 	bareLeast = 5 * time.Second
+	// rowMax is how much longer than planned a short row of a set length may take: it has to be
+	// prepared, and a server that has stopped is given up.
+	rowMax = time.Minute
 	// stallMax is how long a subject may make no progress before the run is given up.
 	stallMax = 2 * time.Minute
 	// insertConnectionsMax is how many connections insert single rows, which the server of

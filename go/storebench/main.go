@@ -34,6 +34,7 @@ type options struct {
 	groups   []int
 	rounds   int
 	duration time.Duration
+	most     time.Duration
 	events   int
 	backlog  int
 	steady   time.Duration
@@ -55,6 +56,8 @@ func main() {
 		"events of a group, a list (default 1,16,64,256,1024; of life 64,256; of steady 256)")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the short rows, which are added up")
 	flag.DurationVar(&o.duration, "duration", time.Second, "length of a short row")
+	flag.DurationVar(&o.most, "most", 25*time.Minute,
+		"begin no further round that would make the whole run longer than this")
 	flag.IntVar(&o.events, "events", 1_000_000, "events of a life")
 	flag.IntVar(&o.backlog, "backlog", 2048, "events that are on their way at once in a life")
 	flag.DurationVar(&o.steady, "steady", time.Minute, "length of the steady life")
@@ -132,7 +135,7 @@ func bench(o options) (missed int, err error) {
 	defer func() { err = errors.Join(err, out.Close()) }()
 	o.head().Print(out)
 	t := table{}
-	fault := t.fill(ctx, run, plan, o.rounds)
+	fault := t.fill(ctx, run, plan, o)
 	if len(t.rows) == 0 {
 		return 0, errors.Join(fault,
 			errors.New("nothing was measured; look at -only, -sizes and -groups"))
@@ -147,16 +150,29 @@ func bench(o options) (missed int, err error) {
 	return referee.PrintGates(out, gates(&t)), nil
 }
 
-// fill measures every case, round by round. A peer that fails is left out, with its reason; one of
-// ours that fails ends it.
-func (t *table) fill(ctx context.Context, run *runner, plan []planned, rounds int) error {
-	for round := range rounds {
-		for _, c := range plan {
+// fill measures every case, round by round, as many as there is time for, but at least one. A peer
+// that fails is left out, with its reason; one of ours that fails ends it.
+func (t *table) fill(ctx context.Context, run *runner, plan []planned, o options) error {
+	began := time.Now()
+	var last time.Duration // of the short rows
+	for round := range o.rounds {
+		if round > 0 && time.Since(began)+last > o.most {
+			t.leaveOut(fmt.Sprintf("%d of %d rounds: another one would end after -most %v", round,
+				o.rounds, o.most))
+			break
+		}
+		last = 0
+		for n, c := range plan {
 			if round > 0 && c.once {
 				continue
 			}
-			fmt.Fprintf(os.Stderr, "round %d: %v\n", round+1, c.Case)
+			fmt.Fprintf(os.Stderr, "%v: round %d of %d, row %d of %d: %v\n",
+				time.Since(began).Round(time.Second), round+1, o.rounds, n+1, len(plan), c.Case)
+			from := time.Now()
 			r, err := run.measure(ctx, c)
+			if !c.once {
+				last += time.Since(from)
+			}
 			switch {
 			case err == nil:
 				t.add(c.part, r)

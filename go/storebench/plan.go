@@ -42,8 +42,10 @@ var parts = []part{
 		"raw-grow", "raw-fallocate", "raw-recycled", "raw-direct", bareDisk, "journal", "store",
 	}, bothSizes, allGroups, false},
 	{"peers", []string{
-		"postgres-insert", "postgres-copy", "sqlite", "pebble", "jetstream", "jetstream-batch",
+		"postgres-copy", "sqlite", "pebble", "jetstream", "jetstream-batch",
 	}, bothSizes, allGroups, false},
+	// Each event of a group has a connection of its own.
+	{"peers", []string{"postgres-insert"}, bothSizes, []int{1, 16, insertConnectionsMax}, false},
 	{"life", []string{"life"}, []int{1024}, []int{64, 256}, false},
 	{"steady", []string{bareDisk, "steady", bareDisk}, []int{1024}, []int{256}, true},
 	{"open", []string{"open-fill", "open"}, []int{256}, []int{1024}, true},

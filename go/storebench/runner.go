@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"sluice/go/storebench/meter"
 )
@@ -25,6 +27,7 @@ type runner struct {
 	pool  string
 	count int
 	lock  *os.File
+	grace time.Duration // see rowMax
 }
 
 func newRunner(o options) (*runner, error) {
@@ -37,7 +40,7 @@ func newRunner(o options) (*runner, error) {
 		return nil, err
 	}
 	o.dir = dir
-	r := &runner{o: o, self: self, pool: filepath.Join(dir, "pool")}
+	r := &runner{o: o, self: self, pool: filepath.Join(dir, "pool"), grace: rowMax}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, err
 	}
@@ -94,6 +97,12 @@ func (r *runner) measure(ctx context.Context, p planned) (meter.Result, error) {
 	if err != nil {
 		return meter.Result{}, err
 	}
+	if !p.once && c.Events == 0 {
+		var stop func()
+		ctx, stop = context.WithTimeoutCause(ctx, c.Duration+r.grace,
+			fmt.Errorf("it was not over %v after its time", r.grace))
+		defer stop()
+	}
 	var out, faults bytes.Buffer
 	child := exec.CommandContext(ctx, program, append(arguments, string(text))...)
 	child.Stdout, child.Stderr = &out, &faults
@@ -103,7 +112,8 @@ func (r *runner) measure(ctx context.Context, p planned) (meter.Result, error) {
 		err = nil // as it should
 	}
 	if err != nil {
-		return meter.Result{}, fmt.Errorf("%w: %s", err, strings.TrimSpace(faults.String()))
+		return meter.Result{}, fmt.Errorf("%w: %s",
+			cmp.Or(context.Cause(ctx), err), strings.TrimSpace(faults.String()))
 	}
 	var result meter.Result
 	if err := json.Unmarshal(out.Bytes(), &result); err != nil {

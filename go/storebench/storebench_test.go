@@ -154,6 +154,10 @@ func TestThePlanHasWhatWasAskedFor(t *testing.T) {
 			[]int{512}, []int{7}},
 		{"raw-direct", "raw-direct 1024/64, raw-direct-dsync 1024/64", []int{1024}, []int{64}},
 		{"open", "open-fill 256/1024, open 256/1024", nil, nil},
+		{"postgres-insert", "postgres-insert 512/1, postgres-insert 512/16, postgres-insert 512/64",
+			[]int{512}, nil},
+		{"sqlite", "sqlite 512/1, sqlite 512/16, sqlite 512/64, sqlite 512/256, sqlite 512/1024",
+			[]int{512}, nil},
 		{"nothing", "", nil, nil},
 	} {
 		plan, err := newPlan(options{only: words(c.only), sizes: c.sizes, groups: c.groups})
@@ -167,6 +171,53 @@ func TestThePlanHasWhatWasAskedFor(t *testing.T) {
 		if strings.Join(got, ", ") != c.want {
 			t.Errorf("-only %s: %v, want %s", c.only, got, c.want)
 		}
+	}
+}
+
+func TestNoRoundIsBegunThatTheTimeIsTooShortFor(t *testing.T) {
+	for most, want := range map[time.Duration]int{time.Nanosecond: 1, time.Hour: 3} {
+		run, err := newRunner(options{dir: filepath.Join(t.TempDir(), "rows")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := small(t, "raw-grow")
+		var rows table
+		plan := []planned{{c, "append", false}, {c, "steady", true}}
+		if err := rows.fill(t.Context(), run, plan, options{rounds: 3, most: most}); err != nil {
+			t.Fatal(err)
+		}
+		one := rows.rows[key{"steady", c.Subject, c.Size, c.Group}]
+		all := rows.rows[key{"append", c.Subject, c.Size, c.Group}]
+		// A row is as long as it is planned, or longer.
+		if all.Wall < float64(want)*c.Duration.Seconds() || one == nil {
+			t.Errorf("-most %v: rows of %v s, want %d of %v", most, all.Wall, want, c.Duration)
+		}
+		if told := len(rows.left) > 0; told != (want < 3) {
+			t.Errorf("-most %v: %q", most, rows.left)
+		}
+		if err := run.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAPeerThatHangsIsLeftOut(t *testing.T) {
+	peer := filepath.Join(t.TempDir(), "peer")
+	if err := os.WriteFile(peer, []byte("#!/bin/sh\nexec sleep 3600\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run, err := newRunner(options{dir: filepath.Join(t.TempDir(), "rows"), peers: peer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.grace = time.Millisecond
+	c := small(t, "sqlite")
+	c.Events = 0
+	var rows table
+	plan := []planned{{c, "peers", false}}
+	err = rows.fill(t.Context(), run, plan, options{rounds: 1, most: time.Hour})
+	if err != nil || len(rows.left) != 1 || !strings.Contains(rows.left[0], "not over 1ms after") {
+		t.Errorf("%q, %v", rows.left, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package referee
 
 import (
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,6 +62,19 @@ func TestAProcessNameMayHoldAnything(t *testing.T) {
 		if _, err := parseStat(line); err == nil {
 			t.Errorf("%q was read", line)
 		}
+	}
+}
+
+func TestAProcessIsReadFinerThanATick(t *testing.T) {
+	p, err := ReadProcess(os.Getpid())
+	if err != nil || p.Own <= 0 || p.Own > Own()+1 {
+		t.Errorf("%v s of %v, %v", p.Own, Own(), err)
+	}
+	if ticks := p.Own * ticksPerSecond; ticks == math.Trunc(ticks) {
+		t.Errorf("%v s is whole ticks", p.Own)
+	}
+	if _, ok := clockOf(1<<22 + 1); ok { // PID_MAX_LIMIT and one more
+		t.Error("a process that is not there has a clock")
 	}
 }
 

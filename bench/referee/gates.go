@@ -18,7 +18,7 @@ type Gate struct {
 // meanwhile. What a busy machine measured neither meets nor misses a gate; a row in quiet that
 // misses it is enough.
 func (g *Gate) Judge(met bool, others ...Cores) {
-	switch busiest := slices.Max(append(others, 0)); {
+	switch busiest := slices.Max(append([]Cores{0}, others...)); {
 	case busiest.Noisy():
 		g.Unjudged = busiest.String()
 	case !met:

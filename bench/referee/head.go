@@ -57,6 +57,8 @@ func shownFlags(args, given []string) string {
 		case secret || strings.Contains(arg, "://") || (isFlag && joined && name == "postgres"):
 			shown = append(shown, "…")
 		case isFlag && contains(given, name):
+		case strings.ContainsAny(arg, " \t"):
+			shown = append(shown, `"`+arg+`"`)
 		default:
 			shown = append(shown, arg)
 		}

@@ -22,6 +22,7 @@ func TestWhatMayHoldAPasswordIsNotShown(t *testing.T) {
 		{[]string{"--postgres=host=/tmp password=pass", "-only", "a"}, nil, "… -only a"},
 		{[]string{"postgres://u:pass@host/db"}, nil, "…"},
 		{[]string{"-only", "postgres"}, nil, "-only postgres"},
+		{[]string{"-only", "keep-alive 2"}, nil, `-only "keep-alive 2"`},
 		{nil, nil, ""},
 	} {
 		if got := shownFlags(c.args, c.given); got != c.want {

@@ -129,15 +129,40 @@ func received(control []byte) ([]*os.File, error) {
 		return nil, err
 	}
 	var files []*os.File
+	var faults []error
 	for i := range messages {
 		numbers, err := unix.ParseUnixRights(&messages[i])
 		if err != nil {
 			continue
 		}
 		for _, fd := range numbers {
-			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "handed over"))
+			file, err := hold(fd)
+			if err != nil {
+				faults = append(faults, err)
+				continue
+			}
+			files = append(files, file)
 		}
 	}
+	if err := errors.Join(faults...); err != nil {
+		Fds{RequestBells: files}.Close()
+		return nil, err
+	}
 	return files, nil
+}
+
+// hold makes a file of a descriptor, or closes it. The runtime's poller must not know it: each ring
+// of a doorbell would wake that, and os.NewFile gives it what has O_NONBLOCK. So the descriptor
+// takes the place of one that has not.
+func hold(fd int) (*os.File, error) {
+	defer unix.Close(fd)
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, fmt.Errorf("make room for a descriptor: %w", err)
+	}
+	if err := unix.Dup3(fd, int(file.Fd()), unix.O_CLOEXEC); err != nil {
+		_ = file.Close() // nothing was written
+		return nil, fmt.Errorf("duplicate a descriptor: %w", err)
+	}
+	return file, nil
 }

@@ -250,3 +250,21 @@ func TestAWrongNumberOfDescriptorsIsAnError(t *testing.T) {
 		t.Errorf("%s: %v", got, err)
 	}
 }
+
+// The poller is woken by every descriptor of an eventfd that it knows, at each ring.
+func TestADescriptorThatIsTakenStaysOutOfThePoller(t *testing.T) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	must(t, err)
+	file, err := hold(fd)
+	must(t, err)
+	defer file.Close()
+	if err := file.SetReadDeadline(time.Now()); !errors.Is(err, os.ErrNoDeadline) {
+		t.Errorf("it takes a deadline: %v", err)
+	}
+	if _, err := file.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+		t.Errorf("it is no eventfd: %v", err)
+	}
+	if flags, err := unix.FcntlInt(file.Fd(), unix.F_GETFL, 0); flags&unix.O_NONBLOCK == 0 {
+		t.Errorf("it blocks: flags %#x, %v", flags, err)
+	}
+}

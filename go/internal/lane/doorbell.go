@@ -1,11 +1,13 @@
 package lane
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"sync"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,50 +63,139 @@ func (l *Lane) Wake() {
 }
 
 // Bell is an eventfd. The consumer of a ring waits on it; the producer writes it.
-type Bell struct{ file *os.File }
+//
+// The runtime's poller is woken by every descriptor of the eventfd that it knows, so it knows one of
+// a bell that somebody waits on, and none of another. What does not block is not told to the
+// runtime: it would wake its monitor, which for a while looks after the processors every 20 µs.
+type Bell struct {
+	file *os.File // unknown to the poller
+	conn syscall.RawConn
+
+	mu     sync.Mutex
+	waiter *waiter // nil: nobody waited yet
+	closed bool
+}
+
+// waiter is what one goroutine waits with.
+type waiter struct {
+	file  *os.File // known to the poller
+	conn  syscall.RawConn
+	until time.Time // its deadline
+	rung  bool
+	drain func(fd uintptr) (done bool)
+}
 
 // NewBell makes an eventfd.
 func NewBell() (*Bell, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("make an eventfd: %w", err)
 	}
-	return &Bell{os.NewFile(uintptr(fd), "eventfd")}, nil
+	b := &Bell{file: os.NewFile(uintptr(fd), "eventfd")}
+	// Only now, since a file that is made of a descriptor with O_NONBLOCK goes to the poller.
+	if b.conn, err = b.file.SyscallConn(); err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		_ = b.file.Close() // nothing was written
+		return nil, fmt.Errorf("set an eventfd up: %w", err)
+	}
+	return b, nil
 }
 
 // DuplicateBell makes a bell of another descriptor of the same eventfd.
 func DuplicateBell(file *os.File) (*Bell, error) {
-	// Both share O_NONBLOCK, which an eventfd of ours has from its birth.
-	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	b, err := NewBell() // whose descriptor the other one takes the place of, unknown to the poller
 	if err != nil {
+		return nil, err
+	}
+	// Both share O_NONBLOCK, which an eventfd of ours has from its birth.
+	if err := unix.Dup3(int(file.Fd()), int(b.file.Fd()), unix.O_CLOEXEC); err != nil {
+		_ = b.file.Close() // nothing was written
 		return nil, fmt.Errorf("duplicate an eventfd: %w", err)
 	}
-	return &Bell{os.NewFile(uintptr(fd), "eventfd")}, nil
+	return b, nil
 }
 
 // File is the descriptor, to be handed to the data plane.
 func (b *Bell) File() *os.File { return b.file }
 
-// Ring wakes whoever waits.
+// Ring wakes whoever waits. Its only error is os.ErrClosed.
 func (b *Bell) Ring() error {
-	var one [8]byte
-	binary.NativeEndian.PutUint64(one[:], 1)
-	_, err := b.file.Write(one[:])
-	return err
+	if b.conn.Control(ring) != nil {
+		return os.ErrClosed
+	}
+	return nil
 }
 
-// Wait blocks until the bell was rung since the last Wait, or for at most d. It tells which.
-func (b *Bell) Wait(d time.Duration) (bool, error) {
-	if err := b.file.SetReadDeadline(time.Now().Add(d)); err != nil {
-		return false, fmt.Errorf("eventfd: %w", err)
+// ring fails only where the eventfd counts to its end already, and so has rung.
+func ring(fd uintptr) {
+	one := uint64(1)
+	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&one)), 8)
+}
+
+// Wait blocks until the bell was rung since the last Wait, or for at most d, and at least half of
+// it. It tells which. One goroutine at a time may wait.
+func (b *Bell) Wait(d time.Duration) (rung bool, err error) {
+	w, err := b.waits()
+	if err != nil {
+		return false, err
 	}
-	var count [8]byte
-	_, err := b.file.Read(count[:])
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	// To move a deadline costs more than the rest.
+	now := time.Now()
+	if left := w.until.Sub(now); left < d/2 || left > d {
+		w.until = now.Add(d)
+		if err := w.file.SetReadDeadline(w.until); err != nil {
+			return false, fmt.Errorf("eventfd: %w", err)
+		}
+	}
+	w.rung = false
+	switch err := w.conn.Read(w.drain); {
+	case err == nil:
+		return w.rung, nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return false, nil
+	default:
+		return false, os.ErrClosed // there is no other reason
 	}
-	return err == nil, err
 }
 
-// Close gives the descriptor back; a Wait under way ends with os.ErrClosed.
-func (b *Bell) Close() error { return b.file.Close() }
+// waits gives what to wait with.
+func (b *Bell) waits() (*waiter, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, os.ErrClosed
+	}
+	if b.waiter != nil {
+		return b.waiter, nil
+	}
+	fd, err := unix.FcntlInt(b.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate an eventfd: %w", err)
+	}
+	w := &waiter{file: os.NewFile(uintptr(fd), "eventfd")}
+	if w.conn, err = w.file.SyscallConn(); err != nil {
+		_ = w.file.Close() // nothing was written
+		return nil, fmt.Errorf("wait on an eventfd: %w", err)
+	}
+	w.drain = func(fd uintptr) bool {
+		var count uint64
+		_, _, errno := syscall.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&count)), 8)
+		w.rung = errno == 0
+		return errno != unix.EAGAIN
+	}
+	b.waiter = w
+	return w, nil
+}
+
+// Close gives the descriptors back; a Wait under way ends with os.ErrClosed.
+func (b *Bell) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	if b.waiter != nil {
+		_ = b.waiter.file.Close() // nothing was written
+	}
+	return b.file.Close()
+}

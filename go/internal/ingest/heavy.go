@@ -55,12 +55,8 @@ func (t *job) run(j *judge) {
 
 // isHeavy tells whether the proof of a frame takes long.
 func (j *judge) isHeavy(f shmabi.Frame) bool {
-	source := j.table.Sources[f.D().SourceID()]
-	if source == nil {
-		return false
-	}
-	proof := source.Proof.Load()
-	return proof != nil && proof.Heavy()
+	s := j.seat(f.D().SourceID())
+	return s != nil && s.heavy
 }
 
 // Heavy tells whether a proof takes long, as one of a public key does.

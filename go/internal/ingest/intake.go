@@ -203,10 +203,13 @@ func (f *feed) judgeBatch(batch *[]entry, commit uint64) (at uint64, err error) 
 			err = fault
 			break
 		}
-		if f.judge.isHeavy(frame) {
-			if len(*batch) > 0 && jobs == nil {
-				break // what lies before it need not wait for it
-			}
+		heavy := f.judge.isHeavy(frame)
+		if heavy && len(*batch) > 0 && jobs == nil {
+			break // what lies before it need not wait for it
+		}
+		e := entry{from: at, to: at + uint64(len(frame)), frame: frame}
+		switch {
+		case heavy:
 			for len(jobs) < len(*batch) {
 				jobs = append(jobs, nil)
 			}
@@ -214,30 +217,51 @@ func (f *feed) judgeBatch(batch *[]entry, commit uint64) (at uint64, err error) 
 			t.done.Add(1)
 			f.service.heavy.jobs <- t.run
 			jobs = append(jobs, t)
-		}
-		*batch = append(*batch, entry{from: at, to: at + uint64(len(frame)), frame: frame})
-		at += uint64(len(frame))
-	}
-	for i := range *batch {
-		e := &(*batch)[i]
-		var v verdict
-		var fault error
-		if i < len(jobs) && jobs[i] != nil {
-			jobs[i].done.Wait()
-			v, fault = jobs[i].verdict, jobs[i].err
-		} else {
-			v, fault = f.judge.frame(f.lane.ID(), e.frame)
+		default: // while it is in the processor's cache
+			e.verdict, fault = f.judge.frame(f.lane.ID(), frame)
 		}
 		if fault != nil {
-			at, err = e.from, fmt.Errorf("%w: at %d: %w", lane.ErrCorrupt, e.from, fault)
+			err = f.unbelievable(at, fault)
+			break
+		}
+		*batch = append(*batch, e)
+		at = e.to
+	}
+	for i, t := range jobs {
+		if t == nil {
+			continue
+		}
+		t.done.Wait()
+		e := &(*batch)[i]
+		if e.verdict = t.verdict; t.err != nil {
+			at, err = e.from, f.unbelievable(e.from, t.err)
 			*batch = (*batch)[:i]
 			break
 		}
-		v.write(e.frame.C())
-		*e = newEntry(e.frame, e.from, v)
+	}
+	f.settle(*batch)
+	return at, err
+}
+
+func (f *feed) unbelievable(at uint64, fault error) error {
+	return fmt.Errorf("%w: at %d: %w", lane.ErrCorrupt, at, fault)
+}
+
+// settle makes the verdicts of a batch final.
+func (f *feed) settle(batch []entry) {
+	for i := range batch {
+		if e := &batch[i]; e.verdict.of != nil {
+			f.service.store.Foresee(e.verdict.of.source.ID, e.verdict.dedup)
+		}
+	}
+	for i := range batch {
+		e := &batch[i]
+		f.judge.settle(e.frame, &e.verdict)
+		e.verdict.write(e.frame.C())
+		d := e.frame.D()
+		e.token, e.seq = d.Token(), d.Seq()
 		e.wait = f.waitFor(e)
 	}
-	return at, err
 }
 
 // enterStation has the frames that are to be stored pass the station, where there is one.

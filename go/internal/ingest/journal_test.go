@@ -177,6 +177,8 @@ func (j *journal) Idle() error {
 	return nil
 }
 
+func (j *journal) Foresee(uint32, [16]byte) {}
+
 func (j *journal) Known(source uint32, key [16]byte, _ int64) (event.ID, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

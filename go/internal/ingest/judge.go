@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -95,6 +96,8 @@ type verdict struct {
 	dedupUntil uint64
 	orderKey   uint64
 	route      uint32
+	of         *seat            // of a verified one that settle has not seen yet
+	doubt      provider.Outcome // of a verified one: what its proof came to
 	response   *provider.Response
 }
 
@@ -102,56 +105,77 @@ type verdict struct {
 type judge struct {
 	service   *Service
 	table     *Table
-	verifiers map[uint32]clone
+	seats     map[uint32]*seat
+	last      *seat // most frames follow one of the same source
 	log       *slog.Logger
 	answerMax int // bytes that a reply carries
 	request   provider.Request
 }
 
-// clone is a verifier of this judge's own: it holds state.
-type clone struct {
-	of       *Proof
-	verifier *provider.Verifier
+// seat is what a judge has of one source.
+type seat struct {
+	source   *Source
+	tally    *Tally
+	proof    *Proof             // of now; nil: there is none
+	verifier *provider.Verifier // a clone of the proof's, since it holds state
+	heavy    bool
 }
 
 // use takes another table up.
 func (j *judge) use(t *Table) {
 	if j.table != t {
-		j.table, j.verifiers = t, make(map[uint32]clone, len(t.Sources))
+		j.table, j.seats, j.last = t, make(map[uint32]*seat, len(t.Sources)), nil
 	}
 }
 
-// verify judges a request by the proof of now, and gives that, or nil where there is none.
-func (j *judge) verify(source *Source, r *provider.Request) (*Proof, provider.Verdict) {
-	proof := source.Proof.Load()
-	if proof == nil {
-		return nil, provider.Verdict{Outcome: provider.Unavailable, Detail: "its secrets are not there"}
+// seat gives what belongs to a frame's source, with the proof of now; nil: the table has no such
+// source.
+func (j *judge) seat(id uint32) *seat {
+	s := j.last
+	if s == nil || s.source.ID != id {
+		if s = j.seats[id]; s == nil {
+			source := j.table.Sources[id]
+			if source == nil {
+				return nil
+			}
+			s = &seat{source: source, tally: j.service.Tally(id)}
+			j.seats[id] = s
+		}
+		j.last = s
 	}
-	own := j.verifiers[source.ID]
-	if own.of != proof {
-		own = clone{proof, proof.Verifier.Clone()}
-		j.verifiers[source.ID] = own
+	if proof := s.source.Proof.Load(); proof != s.proof {
+		if s.proof, s.verifier, s.heavy = proof, nil, false; proof != nil {
+			s.verifier, s.heavy = proof.Verifier.Clone(), proof.Heavy()
+		}
 	}
-	return proof, own.verifier.Verify(r)
+	return s
 }
 
-// frame decides over one frame of a lane. It depends on nothing that another life could not see
-// again, but for the config, the secrets and the set of durable ids.
+// verify judges a request by the proof of now.
+func (s *seat) verify(r *provider.Request) provider.Verdict {
+	if s.proof == nil {
+		return provider.Verdict{Outcome: provider.Unavailable, Detail: "its secrets are not there"}
+	}
+	return s.verifier.Verify(r)
+}
+
+// frame decides over one frame of a lane, but for what settle does. It depends on nothing that
+// another life could not see again, but for the config and the secrets.
 func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 	e, err := f.Event()
 	if err != nil {
 		return verdict{}, err
 	}
-	if err := e.ValidHeaders(); err != nil {
-		return verdict{}, err
-	}
 	d := f.D()
-	source, ok := j.table.Sources[d.SourceID()]
-	tally := j.service.Tally(d.SourceID())
-	if !ok {
-		tally.Unknown.Add(1)
+	seat := j.seat(d.SourceID())
+	if seat == nil {
+		if err := e.ValidHeaders(); err != nil {
+			return verdict{}, err
+		}
+		j.service.Tally(d.SourceID()).Unknown.Add(1)
 		return verdict{state: shmabi.StateRefused, code: 404}, nil
 	}
+	source, tally := seat.source, seat.tally
 	r := &j.request
 	r.Method, r.Target, r.Body = e.Method(), e.Target(), e.Body()
 	r.URL = source.publicURL(r.URL[:0], r.Target)
@@ -160,14 +184,17 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 	r.Headers = r.Headers[:0]
 	for i := range e.HeaderCount() {
 		name, value := e.Header(i)
+		if len(name) == 0 {
+			return verdict{}, fmt.Errorf("%w: header %d lies outside its block", shmabi.ErrFrame, i)
+		}
 		r.Headers = append(r.Headers, provider.Field{Name: name, Value: value})
 	}
-	proof, found := j.verify(source, r)
-	if found.Outcome != provider.OK && (source.Enforce || proof == nil) {
+	found := seat.verify(r)
+	if found.Outcome != provider.OK && (source.Enforce || seat.proof == nil) {
 		return j.refuse(source, tally, found), nil
 	}
-	if found.Outcome == provider.OK && found.Secret >= 0 && proof.Proved != nil {
-		proof.Proved(found.Secret, r.ReceivedNS)
+	if found.Outcome == provider.OK && found.Secret >= 0 && seat.proof.Proved != nil {
+		seat.proof.Proved(found.Secret, r.ReceivedNS)
 	}
 	if found.Response != nil && found.Outcome == provider.OK {
 		return j.respond(source, tally, e.Peer().Addr(), found.Response), nil
@@ -180,6 +207,7 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 	v := verdict{
 		state: shmabi.StateVerified, code: 200, ack: source.Ack, route: source.Route,
 		secret: uint16(max(found.Secret, 0)), id: event.NewID(lane, d.Position(), d.ReceivedNS()),
+		of: seat, doubt: found.Outcome,
 	}
 	if v.ack == shmabi.AckDelivered && len(source.Destinations) == 0 {
 		v.ack = shmabi.AckDurable // it is where it should be
@@ -190,23 +218,34 @@ func (j *judge) frame(lane event.LaneID, f shmabi.Frame) (verdict, error) {
 	if len(found.EventID) > 0 && source.Dedup > 0 {
 		v.dedup = DedupKey(found.EventID)
 		v.dedupUntil = d.ReceivedNS() + uint64(source.Dedup)
-		if first, ok := j.service.store.Known(source.ID, v.dedup, r.ReceivedNS); ok {
-			return j.repeat(source, tally, first), nil
+	}
+	return v, nil
+}
+
+// settle makes the verdict over a frame final: what is durable already is a repeat.
+func (j *judge) settle(f shmabi.Frame, v *verdict) {
+	if v.of == nil {
+		return
+	}
+	source, tally, received := v.of.source, v.of.tally, int64(f.D().ReceivedNS())
+	v.of = nil
+	if v.dedup != [16]byte{} {
+		if first, ok := j.service.store.Known(source.ID, v.dedup, received); ok {
+			*v = j.repeat(source, tally, first)
+			return
 		}
 	}
-	if found.Outcome != provider.OK || source.Unverified {
-		v.flags |= shmabi.VerdictFlagUnverified |
-			shmabi.VerdictFlag(event.DoubtFlags(uint8(found.Outcome)))
-		tally.Unproven[min(found.Outcome, event.DoubtMax)].Add(1)
+	if v.doubt != provider.OK || source.Unverified {
+		v.flags |= shmabi.VerdictFlagUnverified | shmabi.VerdictFlag(event.DoubtFlags(uint8(v.doubt)))
+		tally.Unproven[min(v.doubt, event.DoubtMax)].Add(1)
 	}
 	tally.Verified.Add(1)
-	if last := tally.LastNS.Load(); r.ReceivedNS > last {
-		tally.LastNS.CompareAndSwap(last, r.ReceivedNS) // another lane's is as good
+	if last := tally.LastNS.Load(); received > last {
+		tally.LastNS.CompareAndSwap(last, received) // another lane's is as good
 	}
 	if source.Degraded != nil && source.Degraded() {
 		v.code, v.flags = 202, v.flags|shmabi.VerdictFlagDegraded
 	}
-	return v, nil
 }
 
 // publicURL appends the URL that the sender of a request called; nothing where that is not known.

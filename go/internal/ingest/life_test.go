@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"testing"
 	"time"
@@ -221,6 +222,15 @@ func TestACorruptWordRetiresOneLaneAndOthersGoOn(t *testing.T) {
 		},
 		"kind": func(p *plane, f shmabi.Frame) uint64 {
 			f[shmabi.DLineKindOffset] = byte(shmabi.KindConfig)
+			return p.write(f)
+		},
+		"header": func(p *plane, f shmabi.Frame) uint64 { // whole, but for where the first one lies
+			head := shmabi.PayloadHead(f[shmabi.FrameHeader:][:shmabi.PayloadHeadSize])
+			index := shmabi.FrameHeader + shmabi.PayloadHeadSize +
+				(int(head.TargetLength()+head.HeadersLength())+7)&^7
+			binary.LittleEndian.PutUint16(f[index:], uint16(head.HeadersLength()))
+			binary.LittleEndian.PutUint32(f[shmabi.DLineCrc32cOffset:],
+				crc32.Checksum(f.Payload(), crc32.MakeTable(crc32.Castagnoli)))
 			return p.write(f)
 		},
 		"commit": func(p *plane, f shmabi.Frame) uint64 {

@@ -77,7 +77,7 @@ func (q *queue) take(from uint64, frames [][]byte, room int, now time.Duration) 
 }
 
 // reply writes every reply that may leave. It stops where the ring is full and tells so.
-func (q *queue) reply(l replyRing) (published, full bool, err error) {
+func (q *queue) reply(l *lane.Lane) (published, full bool, err error) {
 	published, full, err = q.replyLate(l)
 	if full || err != nil {
 		return published, full, err
@@ -91,7 +91,7 @@ func (q *queue) reply(l replyRing) (published, full bool, err error) {
 }
 
 // replyLate writes the answers of senders that waited for a delivery.
-func (q *queue) replyLate(l replyRing) (published, full bool, err error) {
+func (q *queue) replyLate(l *lane.Lane) (published, full bool, err error) {
 	for len(q.late) > 0 {
 		w := q.late[0]
 		if ok, err := l.Reply(&w.reply); !ok || err != nil {
@@ -125,7 +125,7 @@ func (q *queue) abandon() {
 
 // replyInOrder writes what waits for the verdict or the sync alone, and sees the frames off whose
 // replies wait for more: those keep no room.
-func (q *queue) replyInOrder(l replyRing) (published, full bool, err error) {
+func (q *queue) replyInOrder(l *lane.Lane) (published, full bool, err error) {
 	for ; q.atOnce < q.end(); q.atOnce++ {
 		e := q.at(q.atOnce)
 		if e.replied || e.verdict.waitsForDurable() {
@@ -186,11 +186,7 @@ func (q *queue) settle(nobodyReads bool, released uint64) uint64 {
 	return released
 }
 
-type replyRing interface {
-	Reply(*lane.Reply) (bool, error)
-}
-
-func (e *entry) reply(l replyRing) (bool, error) {
+func (e *entry) reply(l *lane.Lane) (bool, error) {
 	r := lane.Reply{
 		Code: e.verdict.code, Token: e.token, Seq: e.seq,
 		EventID: e.verdict.id, Position: e.from,

@@ -24,6 +24,9 @@ type Journal interface {
 	Work() <-chan struct{}
 	Idle() error
 	Known(source uint32, key [16]byte, at int64) (event.ID, bool)
+	// Foresee comes some time before Known, for several keys in a row: what Known looks at lies
+	// anywhere in memory.
+	Foresee(source uint32, key [16]byte)
 	State(id event.ID) (event.State, bool)
 	Space() store.Space
 	EndLane(context.Context, event.LaneID) error

@@ -55,6 +55,16 @@ func (s *Store) Known(source uint32, key [16]byte, at int64) (id event.ID, ok bo
 	return s.recent.known(recentKey{source, key}, at)
 }
 
+// Foresee begins to fetch what Known will look at, which is some 500 ns away in a table that is
+// looked at in no order. Of several in a row the processor fetches many at once.
+func (s *Store) Foresee(source uint32, key [16]byte) {
+	if t := s.recent.table.Load(); t != nil {
+		k := recentKey{source, key}
+		set, _ := k.place()
+		t.slots[set][0].Load()
+	}
+}
+
 func (r *recent) known(k recentKey, at int64) (event.ID, bool) {
 	t := r.table.Load()
 	if t == nil {

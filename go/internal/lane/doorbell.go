@@ -64,8 +64,8 @@ func (l *Lane) Wake() {
 
 // Bell is an eventfd. The consumer of a ring waits on it; the producer writes it.
 //
-// The runtime's poller is woken by every descriptor of the eventfd that it knows, so it knows one of
-// a bell that somebody waits on, and none of another. What does not block is not told to the
+// The runtime's poller is woken by every descriptor of the eventfd that it knows, so it knows one
+// of a bell that somebody waits on, and none of another. What does not block is not told to the
 // runtime: it would wake its monitor, which for a while looks after the processors every 20 µs.
 type Bell struct {
 	file *os.File // unknown to the poller
@@ -105,7 +105,7 @@ func NewBell() (*Bell, error) {
 
 // DuplicateBell makes a bell of another descriptor of the same eventfd.
 func DuplicateBell(file *os.File) (*Bell, error) {
-	b, err := NewBell() // whose descriptor the other one takes the place of, unknown to the poller
+	b, err := NewBell() // the other one takes the place of its descriptor, unknown to the poller
 	if err != nil {
 		return nil, err
 	}

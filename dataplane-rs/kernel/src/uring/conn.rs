@@ -15,6 +15,9 @@ use crate::phases::ConnPhase;
 use crate::tag::{Op, Tag};
 use crate::{Close, ConnId, Errno, SendBuf, SendRefused, WhyRefused, sys};
 
+/// `IORING_RECVSEND_POLL_FIRST` of linux/io_uring.h, which the io-uring crate does not name.
+const POLL_FIRST: u16 = 1;
+
 pub(super) struct Conn {
     /// `None` from the moment it is closed.
     pub(super) socket: Option<OwnedFd>,
@@ -25,6 +28,8 @@ pub(super) struct Conn {
     pub(super) armed: bool,
     /// Has received something since the receive was armed.
     pub(super) fed: bool,
+    /// Had nothing more to receive when it received last.
+    pub(super) drained: bool,
     /// Waits in the queue of those that found no buffer, or had their share.
     pub(super) starved: bool,
     /// Waits in the queue of those that receive again after a pause.
@@ -50,6 +55,7 @@ impl Conn {
             receiving: true,
             armed: false,
             fed: false,
+            drained: false,
             starved: false,
             resumed: false,
             cancels: 0,
@@ -104,6 +110,9 @@ impl Uring {
     /// wake-up is worked off, the peer's FIN above all, and hang (Linux before 7.0, "io_uring/poll:
     /// fix multishot recv missing EOF on wakeup race"); and when it is turned off it goes on for a
     /// while.
+    ///
+    /// Where the last one took all that was there it waits first, and does not try to receive in
+    /// vain before (Linux 5.19; an older kernel is not served).
     pub(super) fn arm_recv(&mut self, id: ConnId) {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;
@@ -119,6 +128,7 @@ impl Uring {
         };
         let entry = opcode::Recv::new(fd, std::ptr::null_mut(), self.buffers.size())
             .buf_group(GROUP)
+            .ioprio(if conn.drained { POLL_FIRST } else { 0 })
             .build()
             .flags(squeue::Flags::BUFFER_SELECT);
         // SAFETY: the entry points to no memory; the buffers that the kernel picks outlive it.

@@ -46,6 +46,7 @@ impl Uring {
             Some(conn) => {
                 conn.armed &= more;
                 conn.fed |= result > 0;
+                conn.drained = !cqueue::sock_nonempty(flags);
                 if result > 0 {
                     let buffer = buffer.expect("data comes in a provided buffer");
                     self.on_bytes(sink, id, buffer, result as usize);

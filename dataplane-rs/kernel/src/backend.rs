@@ -49,6 +49,9 @@ pub trait Sink {
     /// A [`Backend::send`] is over: all of it went into the socket, or it failed. One call for
     /// each accepted send, in their order, and always before `on_closed`. `buf` comes back so
     /// that its memory can be used again.
+    ///
+    /// That a send went well wakes nobody: it is told in the turn that ends with something else.
+    /// Who waits for it takes that turn with [`Wait::none`].
     fn on_sent<B: Backend>(
         &mut self,
         io: &mut B,

@@ -29,6 +29,8 @@ pub(crate) enum Op {
     Send,
     /// Poll of a watched eventfd's seat.
     Wake,
+    /// Send on a connection's seat that completes only if it fails or goes in part.
+    QuietSend,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,7 @@ impl Tag {
             6 => Op::Recv,
             7 => Op::Send,
             8 => Op::Wake,
+            9 => Op::QuietSend,
             _ => return None,
         };
         let generation = (user_data >> 32) as u32 & GENERATION_MASK;
@@ -72,9 +75,14 @@ mod tests {
 
     #[test]
     fn every_tag_comes_back_as_it_went() {
-        use Op::{Accept, CancelAccept, CancelAll, CancelQuiet, CancelRecv, Recv, Send, Wake};
+        use Op::{
+            Accept, CancelAccept, CancelAll, CancelQuiet, CancelRecv, QuietSend, Recv, Send, Wake,
+        };
         let cancels = [CancelAccept, CancelAll, CancelQuiet, CancelRecv];
-        for op in [Accept, Recv, Send, Wake].into_iter().chain(cancels) {
+        for op in [Accept, QuietSend, Recv, Send, Wake]
+            .into_iter()
+            .chain(cancels)
+        {
             for generation in [0, 1, GENERATION_MASK] {
                 for index in [0, 7, u32::MAX] {
                     let tag = Tag {

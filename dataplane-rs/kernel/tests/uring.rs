@@ -36,6 +36,22 @@ fn an_overflown_completion_queue_ends_multishots_that_are_armed_again() {
     }
 }
 
+#[test]
+fn an_answer_that_goes_well_completes_nothing() {
+    use conformance::world::{World, small};
+    use sluice_kernel::{Backend, Wait};
+    let Some(io) = make(&small()) else { return };
+    let mut world = World::new(io);
+    let (mut client, conn) = world.pair();
+    world.until_quiet();
+    let before = world.io.stats().completions;
+    world.send(conn, b"well");
+    world.turn_for(Wait::none());
+    assert_eq!(world.book.seen(conn).sent, [(4, Ok(()))]);
+    assert_eq!(world.io.stats().completions, before);
+    world.until("answer", |_| client.listen().heard == b"well");
+}
+
 /// A connection that stops receiving again and again has one buffer under way at most.
 #[test]
 fn one_buffer_at_most_is_set_aside_for_a_paused_connection() {

@@ -137,13 +137,15 @@ impl Worker {
             self.take_back(buf);
         } else if !conn.sending {
             self.start_send(io, conn, buf);
-        } else if conn.unsent.is_empty()
-            && let SendBuf::Owned(buffer) = buf
-        {
-            conn.unsent = buffer;
         } else {
-            conn.unsent.extend_from_slice(buf.as_slice());
-            self.take_back(buf);
+            self.awaits_sent = true;
+            match buf {
+                SendBuf::Owned(buffer) if conn.unsent.is_empty() => conn.unsent = buffer,
+                _ => {
+                    conn.unsent.extend_from_slice(buf.as_slice());
+                    self.take_back(buf);
+                }
+            }
         }
     }
 

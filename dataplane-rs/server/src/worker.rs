@@ -72,6 +72,8 @@ pub struct Worker {
     pub(crate) date: [u8; 29],
     /// Frames were committed in this turn.
     pub(crate) published: bool,
+    /// An answer waits for a send that was ordered in this turn.
+    pub(crate) awaits_sent: bool,
     /// Connections whose request has a slot and waits for room in the lane, by token.
     pub(crate) lane_waiting: VecDeque<u64>,
     /// Waiters that an `expire` found; kept for its memory.
@@ -131,6 +133,7 @@ impl Worker {
             wall_ns: 0,
             date: answers::http_date(0),
             published: false,
+            awaits_sent: false,
             lane_waiting: VecDeque::new(),
             spent: Vec::new(),
             expire_at_ns: 0,
@@ -179,7 +182,8 @@ impl Worker {
     fn prepare_wait(&mut self) -> Wait {
         self.slept_at_ns = None;
         let wants_room = !self.lane_waiting.is_empty() || self.frames.await_room();
-        if !self.ready.is_empty() || !self.lane.sleep(wants_room) {
+        let awaits_sent = std::mem::take(&mut self.awaits_sent);
+        if awaits_sent || !self.ready.is_empty() || !self.lane.sleep(wants_room) {
             return Wait::none();
         }
         self.slept_at_ns = Some(self.now_ns);

@@ -18,6 +18,9 @@ use crate::{Close, ConnId, Errno, SendBuf, SendRefused, WhyRefused, sys};
 /// `IORING_RECVSEND_POLL_FIRST` of linux/io_uring.h, which the io-uring crate does not name.
 const POLL_FIRST: u16 = 1;
 
+/// Bytes of one send; the kernel's own limit is a little below 2^31 (MAX_RW_COUNT).
+pub(super) const SEND_MAX: usize = 1 << 30;
+
 pub(super) struct Conn {
     /// `None` from the moment it is closed.
     pub(super) socket: Option<OwnedFd>,
@@ -38,6 +41,8 @@ pub(super) struct Conn {
     pub(super) cancels: u8,
     /// A send of the rest of `outbox` is in flight.
     pub(super) sending: bool,
+    /// It is a quiet one.
+    pub(super) quiet: bool,
     pub(super) outbox: Outbox,
     /// Bytes that came while receiving was off.
     pub(super) stash: Stash,
@@ -60,6 +65,7 @@ impl Conn {
             resumed: false,
             cancels: 0,
             sending: false,
+            quiet: false,
             outbox: Outbox::default(),
             stash: Stash::default(),
             ended: None,
@@ -205,8 +211,9 @@ impl Uring {
         match self.conns.at(id.index, id.generation) {
             Some(conn) if conn.phase == ConnPhase::Open => {
                 conn.outbox.put(buf, most)?;
-                if !conn.sending {
-                    self.start_send(id);
+                match conn.sending {
+                    true => self.is_hasty = true,
+                    false => self.start_send(id, false),
                 }
                 Ok(())
             }
@@ -217,8 +224,10 @@ impl Uring {
         }
     }
 
-    /// Puts what is left of the oldest unfinished send in flight.
-    pub(super) fn start_send(&mut self, id: ConnId) {
+    /// Puts what is left of the oldest unfinished send in flight: at first one that does not wait
+    /// in the kernel, and so is over when the turn's submission is, without a word; where the
+    /// socket does not take it whole, one that waits.
+    pub(super) fn start_send(&mut self, id: ConnId, may_wait: bool) {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;
         };
@@ -226,29 +235,43 @@ impl Uring {
             return;
         };
         debug_assert!(!conn.sending);
-        // The kernel's own limit for one transfer is a little below this (MAX_RW_COUNT).
-        let length = rest.len().min(1 << 30) as u32;
-        let entry = opcode::Send::new(fd, rest.as_ptr(), length)
-            .flags(libc::MSG_NOSIGNAL)
-            .build()
-            .user_data(
-                Tag {
-                    op: Op::Send,
-                    generation: id.generation,
-                    index: id.index,
-                }
-                .pack(),
-            );
+        let length = rest.len().min(SEND_MAX) as u32;
+        let send = opcode::Send::new(fd, rest.as_ptr(), length);
+        let (op, entry) = match may_wait {
+            true => (Op::Send, send.flags(libc::MSG_NOSIGNAL)),
+            // With MSG_WAITALL a send that goes in part has failed, and says so.
+            false => (
+                Op::QuietSend,
+                send.flags(libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL),
+            ),
+        };
+        let tag = Tag {
+            op,
+            generation: id.generation,
+            index: id.index,
+        };
+        let entry = entry.build().user_data(tag.pack());
         conn.sending = true;
+        conn.quiet = !may_wait;
         // SAFETY: the bytes are static or on the heap, and stay where they are while `outbox`
-        // owns them, which is at least until the completion clears `sending`.
-        unsafe { self.ring.push(entry) };
+        // owns them, which is at least until `sending` is cleared: by the completion, or, of a
+        // quiet one, when the kernel has taken it and has said nothing.
+        unsafe {
+            match may_wait {
+                true => self.ring.push(entry),
+                false => {
+                    self.quiet_sends.push(id);
+                    self.ring.push_quiet(entry);
+                }
+            }
+        }
     }
 
     pub(super) fn close_conn(&mut self, id: ConnId, how: Close) {
         let Some(conn) = self.conns.at(id.index, id.generation) else {
             return;
         };
+        self.is_hasty |= conn.sending;
         match (conn.phase, how) {
             (ConnPhase::Open, Close::Graceful) => {
                 conn.phase = ConnPhase::Flushing;

@@ -5,7 +5,8 @@
 
 use io_uring::cqueue;
 
-use super::Uring;
+use super::conn::SEND_MAX;
+use super::{Uring, ring};
 use crate::phases::ConnPhase;
 use crate::tag::{Op, Tag};
 use crate::{ConnId, Errno, ListenerId, Sink, WakeId};
@@ -26,8 +27,9 @@ impl Uring {
             Op::CancelAll => self.on_cancel_all(conn),
             Op::CancelQuiet => {}
             Op::CancelRecv => self.on_cancel_recv(conn, result),
+            Op::QuietSend => self.on_send(sink, conn, result, true),
             Op::Recv => self.on_recv(sink, conn, result, flags),
-            Op::Send => self.on_send(sink, conn, result),
+            Op::Send => self.on_send(sink, conn, result, false),
             Op::Wake => self.on_wake(sink, WakeId { index, generation }, flags),
         }
     }
@@ -46,7 +48,7 @@ impl Uring {
             Some(conn) => {
                 conn.armed &= more;
                 conn.fed |= result > 0;
-                conn.drained = !cqueue::sock_nonempty(flags);
+                conn.drained = result > 0 && !cqueue::sock_nonempty(flags);
                 if result > 0 {
                     let buffer = buffer.expect("data comes in a provided buffer");
                     self.on_bytes(sink, id, buffer, result as usize);
@@ -150,22 +152,23 @@ impl Uring {
         }
     }
 
-    fn on_send<S: Sink>(&mut self, sink: &mut S, id: ConnId, result: i32) {
+    fn on_send<S: Sink>(&mut self, sink: &mut S, id: ConnId, result: i32, is_quiet: bool) {
         let Some(conn) = self.conn(id) else {
             self.stats.stale += 1;
             return;
         };
         conn.sending = false;
+        conn.quiet = false;
         let torn = matches!(conn.phase, ConnPhase::Tearing | ConnPhase::Gone);
         if result > 0 {
             let whole = conn.outbox.took(result as usize);
             self.stats.bytes_out += result as u64;
             self.stats.sends_short += u64::from(!whole);
             if !torn {
-                self.start_send(id);
+                self.start_send(id, !whole);
             }
-        } else if result == -libc::EINTR && !torn {
-            self.start_send(id);
+        } else if !torn && (result == -libc::EINTR || is_quiet && result == -libc::EAGAIN) {
+            self.start_send(id, true);
         } else if !torn {
             // A send of something that takes nothing would be a kernel's bug; not a loop of ours.
             let errno = if result == 0 {
@@ -179,6 +182,40 @@ impl Uring {
         self.tell_sent(sink, id);
         self.settle(id);
         self.advance_close(id);
+    }
+
+    /// Those with a quiet send that may be over. To be asked before anything is ordered in this
+    /// turn.
+    pub(super) fn quiet_over(&mut self, batch: &[cqueue::Entry]) -> Vec<ConnId> {
+        if !self.ring.took_all() {
+            self.is_hasty |= !self.quiet_sends.is_empty();
+            return Vec::new();
+        }
+        self.is_hasty = false;
+        for completion in batch.iter().filter(|completion| ring::is_quiet(completion)) {
+            if let Some(tag) = Tag::unpack(completion.user_data())
+                && let Some(conn) = self.conns.at(tag.index, tag.generation)
+            {
+                conn.quiet = false; // it has something to say
+            }
+        }
+        let spare = std::mem::take(&mut self.quiet_spare);
+        std::mem::replace(&mut self.quiet_sends, spare)
+    }
+
+    /// Books the quiet sends that have said nothing.
+    pub(super) fn deliver_quiet<S: Sink>(&mut self, sink: &mut S, mut sends: Vec<ConnId>) {
+        for id in sends.drain(..) {
+            let conn = self.conns.peek(id.index, id.generation);
+            if let Some(conn) = conn.filter(|conn| conn.quiet) {
+                let sent = conn
+                    .outbox
+                    .rest()
+                    .map_or(0, |rest| rest.len().min(SEND_MAX));
+                self.on_send(sink, id, sent as i32, true);
+            }
+        }
+        self.quiet_spare = sends;
     }
 
     /// Tells the sink of every send that is over.

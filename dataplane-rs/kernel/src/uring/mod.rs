@@ -68,6 +68,11 @@ pub struct Uring {
     /// the last one was armed, then those of who has, and who could take every buffer every time.
     starved: [VecDeque<ConnId>; 2],
     resumed: VecDeque<ConnId>,
+    /// Whose quiet send is not known to be over; and the same list, empty, for its memory.
+    quiet_sends: Vec<ConnId>,
+    quiet_spare: Vec<ConnId>,
+    /// Something waits for a send that was ordered in this turn, so the next wait must not.
+    is_hasty: bool,
     gone: VecDeque<ConnId>,
     listeners_gone: VecDeque<(ListenerId, Option<Errno>)>,
     /// Completions of the running turn; kept for its memory.
@@ -105,6 +110,9 @@ impl Uring {
             spare: Spare::new(),
             starved: Default::default(),
             resumed: VecDeque::new(),
+            quiet_sends: Vec::new(),
+            quiet_spare: Vec::new(),
+            is_hasty: false,
             gone: VecDeque::new(),
             listeners_gone: VecDeque::new(),
         })
@@ -132,7 +140,8 @@ impl Uring {
     /// if something is left to do.
     fn bounded(&mut self, wait: Wait) -> Wait {
         let retry_at = self.retry_accepts();
-        let idle = self.resumed.is_empty()
+        let idle = !self.is_hasty
+            && self.resumed.is_empty()
             && self.gone.is_empty()
             && self.listeners_gone.is_empty()
             && self.starved.iter().all(VecDeque::is_empty);
@@ -270,7 +279,9 @@ impl Backend for Uring {
         self.stats.completions += batch.len() as u64;
         // Bytes lent to the sink stay mapped even if it puts another backend in our place.
         let lent = self.buffers.region();
+        let quiet = self.quiet_over(&batch);
         sink.on_awake(self);
+        self.deliver_quiet(sink, quiet);
         self.deliver_resumed(sink);
         for completion in &batch {
             self.dispatch(sink, completion);
@@ -311,6 +322,7 @@ impl Drop for Uring {
             let entered = self.ring.enter(Wait::at_most(Duration::from_millis(10)));
             self.batch.clear();
             self.ring.reap(&mut self.batch);
+            self.ring.took_all();
             for completion in &self.batch {
                 let accepted = Tag::unpack(completion.user_data())
                     .is_some_and(|tag| tag.op == Op::Accept && completion.result() >= 0);

@@ -19,8 +19,9 @@ const OPERATIONS: [u8; 5] = [
     opcode::Send::CODE,
 ];
 
-/// The flags that any of them is submitted with: a receive picks its buffer.
-const FLAGS: squeue::Flags = squeue::Flags::BUFFER_SELECT;
+/// The flags that any of them is submitted with: a receive picks its buffer, a send that succeeds
+/// says nothing.
+const FLAGS: squeue::Flags = squeue::Flags::BUFFER_SELECT.union(squeue::Flags::SKIP_SUCCESS);
 
 /// `IORING_UNREGISTER_RING_FDS`, the only registration that is undone while the ring is in use.
 const UNREGISTER_RING_FDS: u8 = 21;

@@ -11,6 +11,7 @@ use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, Submitter,
 
 use super::cause::cause;
 use crate::caps::{Missing, Refusal};
+use crate::tag::{Op, Tag};
 use crate::{Caps, Errno, Error, Options, Wait};
 
 /// The smallest ring worth running: what 64 KiB of locked memory allow.
@@ -27,8 +28,10 @@ pub(crate) struct Ring {
     ring: NonNull<IoUring>,
     /// Submissions that found the queue full while the kernel took none; first in, first out.
     backlog: VecDeque<squeue::Entry>,
-    /// Operations whose last completion has not been reaped.
+    /// Operations that are not known to be over.
     in_flight: u64,
+    /// Of these, the quiet ones.
+    quiet: u64,
     gather: bool,
     no_iowait: bool,
 }
@@ -65,6 +68,7 @@ impl Ring {
             ring: owner,
             backlog: VecDeque::new(),
             in_flight: 0,
+            quiet: 0,
             gather,
             no_iowait,
         })
@@ -85,8 +89,34 @@ impl Ring {
     /// What the entry points to stays valid and unmoved until its last completion is reaped.
     pub(crate) unsafe fn push(&mut self, entry: squeue::Entry) {
         self.in_flight += 1;
-        self.backlog.push_back(entry);
-        self.flush();
+        // SAFETY: promised by the caller.
+        if !self.backlog.is_empty() || unsafe { self.sq.push(&entry) }.is_err() {
+            self.backlog.push_back(entry);
+            self.flush();
+        }
+    }
+
+    /// Queues an operation, tagged [`Op::QuietSend`], that is over as soon as the kernel has taken
+    /// it and completes only if it failed: see [`Ring::took_all`].
+    ///
+    /// # Safety
+    ///
+    /// As [`Ring::push`]; it must not be one that waits in the kernel.
+    pub(crate) unsafe fn push_quiet(&mut self, entry: squeue::Entry) {
+        self.quiet += 1;
+        // SAFETY: promised by the caller.
+        unsafe { self.push(entry.flags(squeue::Flags::SKIP_SUCCESS)) };
+    }
+
+    /// Whether the kernel has taken all that was pushed, and holds no completion back: then quiet
+    /// operations that have not completed have succeeded, and are counted as over. To be asked
+    /// between [`Ring::reap`] and the next push.
+    pub(crate) fn took_all(&mut self) -> bool {
+        let took_all = self.backlog.is_empty() && self.sq.is_empty() && !self.sq.cq_overflow();
+        if took_all {
+            self.in_flight -= std::mem::take(&mut self.quiet);
+        }
+        took_all
     }
 
     /// Moves the backlog into the submission queue, and that into the kernel if it is full.
@@ -162,11 +192,17 @@ impl Ring {
         for completion in &mut *self.cq {
             if !cqueue::more(completion.flags()) {
                 self.in_flight -= 1;
+                self.quiet -= u64::from(is_quiet(&completion));
             }
             batch.push(completion);
         }
         self.cq.sync();
     }
+}
+
+/// Whether a completion is that of a quiet operation that failed.
+pub(super) fn is_quiet(completion: &cqueue::Entry) -> bool {
+    Tag::unpack(completion.user_data()).is_some_and(|tag| tag.op == Op::QuietSend)
 }
 
 impl Drop for Ring {

@@ -86,6 +86,7 @@ macro_rules! whole_suite {
                 pausing_the_receiver_does_not_disturb_a_send,
                 the_send_queue_is_bounded,
                 unsent_answers_come_back_before_the_end,
+                what_is_ordered_behind_an_answer_waits_for_no_other_event,
             }
             waiting {
                 a_bell_rung_before_it_was_watched_is_heard,

@@ -1,6 +1,11 @@
 //! Bytes out: whole, in order, bounded, and every buffer comes back.
 
-use sluice_kernel::{Backend, Close, Errno, Options, SendBuf, WhyRefused};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use sluice_kernel::sys::{EventFd, boot_ns};
+use sluice_kernel::{Backend, Close, Errno, Options, SendBuf, Wait, WhyRefused};
 
 use super::world::{Dice, End, Make, World, small};
 
@@ -18,6 +23,42 @@ pub fn answers_keep_their_order<B: Backend>(make: &Make<B>) {
         world.book.seen(conn).sent,
         [(4, Ok(())), (4, Ok(())), (5, Ok(()))]
     );
+}
+
+pub fn what_is_ordered_behind_an_answer_waits_for_no_other_event<B: Backend>(make: &Make<B>) {
+    const LONG: Duration = Duration::from_secs(30);
+    let Some(io) = make(&small()) else { return };
+    let mut world = World::new(io);
+    let (client, conn) = world.pair();
+    let bell = EventFd::new().unwrap();
+    world.io.watch(bell.as_fd()).unwrap();
+    world.until_quiet();
+    // Nothing happens here but what the peer does once it has heard all.
+    let mut stream = client.stream.try_clone().unwrap();
+    stream.set_nonblocking(false).unwrap();
+    let peer = std::thread::spawn(move || {
+        let mut heard = vec![0; 7];
+        stream.read_exact(&mut heard).unwrap();
+        bell.ring().unwrap();
+        stream.read_to_end(&mut heard).unwrap();
+        bell.ring().unwrap();
+        heard
+    });
+    let before = boot_ns();
+    let turns_until_rung = |world: &mut World<B>, times: usize| {
+        while world.book.wakes.len() < times {
+            world.turn_for(Wait::at_most(LONG));
+        }
+    };
+    world.send(conn, b"one ");
+    world.send(conn, b"two");
+    turns_until_rung(&mut world, 1);
+    world.send(conn, b" three");
+    world.io.close(conn, Close::Graceful);
+    turns_until_rung(&mut world, 2);
+    let waited_ns = boot_ns() - before;
+    assert!(waited_ns < LONG.as_nanos() as u64, "it waited for an event");
+    assert_eq!(peer.join().unwrap(), b"one two three");
 }
 
 pub fn a_large_answer_arrives_whole_at_a_slow_reader<B: Backend>(make: &Make<B>) {

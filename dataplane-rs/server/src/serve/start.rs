@@ -53,7 +53,7 @@ impl Choice {
 /// What a worker made for itself.
 enum Io {
     Epoll(Epoll),
-    Uring(Uring),
+    Uring(Box<Uring>),
 }
 
 impl Io {
@@ -65,7 +65,7 @@ impl Io {
                 Err(Error::Refused(refusal)) if *or_epoll => {
                     Ok(Io::Epoll(Epoll::new(options, Some(refusal))?))
                 }
-                made => Ok(Io::Uring(made?)),
+                made => Ok(Io::Uring(Box::new(made?))),
             },
         }
     }
@@ -80,7 +80,7 @@ impl Io {
     fn run(self, mut worker: Worker) -> Result<(), Error> {
         match self {
             Io::Epoll(mut io) => worker.run(&mut io),
-            Io::Uring(mut io) => worker.run(&mut io),
+            Io::Uring(mut io) => worker.run(io.as_mut()),
         }
     }
 }

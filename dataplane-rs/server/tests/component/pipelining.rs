@@ -2,6 +2,7 @@
 
 use crate::sender::post;
 use crate::world::{Setup, World, eventually, source};
+use std::time::{Duration, Instant};
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
@@ -42,6 +43,24 @@ fn many_pipelined_requests_that_nobody_takes_all_get_their_answer() {
     world.control[0].consume(&frame);
     assert_eq!(sender.answer().status, 200);
     assert_eq!(world.plane.counters.worker(0).unrouted(), 300);
+}
+
+#[test]
+fn an_answer_behind_another_waits_for_nothing_else_to_happen() {
+    let Some(world) = World::start(Setup::default()) else {
+        return;
+    };
+    let mut sender = world.connect(0);
+    let requests = post("/nowhere", b"x").repeat(3);
+    let began = Instant::now();
+    for _ in 0..20 {
+        sender.send(&requests);
+        for _ in 0..3 {
+            assert_eq!(sender.answer().status, 404);
+        }
+    }
+    // Of the belt on a worker's sleep, each of these would have waited for a second.
+    assert!(began.elapsed() < Duration::from_secs(15));
 }
 
 #[test]

@@ -3,6 +3,10 @@
 //!
 //! One anonymous mapping holds the ring of descriptors and, page aligned behind it, the buffers.
 //! This thread is the only one that writes the ring's tail; it does so once per turn.
+//!
+//! The kernel takes the buffers in the order in which they lie in the ring, so with all of them in
+//! it each would be cold when its turn comes. It holds as many as one turn uses, those that were
+//! used last; the others are kept back until a receive finds none.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -16,6 +20,12 @@ use crate::{Errno, Error, Refusal, sys};
 pub(crate) const GROUP: u16 = 0;
 
 const PAGE: usize = 4096;
+
+/// Buffers that the ring holds at least, where there are as many.
+const OFFERED_MIN: u16 = 32;
+
+/// Turns after which it is judged anew how many one turn uses.
+const TURNS: u16 = 1024;
 
 /// The mapping. Shared by count with a running dispatch, so that bytes lent to a sink outlive
 /// whatever the sink does to the backend.
@@ -54,8 +64,18 @@ pub(crate) struct Buffers {
     region: Rc<Region>,
     count: u16,
     size: u32,
-    /// Where the next returned buffer goes; the kernel sees it at [`Buffers::publish`].
+    /// Where the next buffer goes; the kernel sees it at [`Buffers::publish`].
     tail: u16,
+    /// Buffers that are not in the ring; the one that was used last is the next to go there.
+    back: Vec<u16>,
+    /// How many the ring is to hold.
+    offered: u16,
+    /// A receive of this turn has found none, and there are more.
+    doubles: bool,
+    /// Used in this turn, and the most in one of the last `turns` turns.
+    used: u16,
+    used_max: u16,
+    turns: u16,
 }
 
 impl Buffers {
@@ -68,6 +88,12 @@ impl Buffers {
             count,
             size,
             tail: 0,
+            back: (0..count).rev().collect(),
+            offered: count.min(OFFERED_MIN),
+            doubles: false,
+            used: 0,
+            used_max: 0,
+            turns: 0,
         };
         // SAFETY: the ring's memory is page aligned, zeroed, large enough, and lives in `region`,
         // which outlives the registration (see `Region::drop`).
@@ -86,9 +112,6 @@ impl Buffers {
                 errno,
             },
         })?;
-        for buffer in 0..count {
-            buffers.give_back(buffer);
-        }
         buffers.publish();
         Ok(buffers)
     }
@@ -121,12 +144,53 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts_mut(self.address(buffer), length) }
     }
 
-    /// Returns a buffer; the kernel sees it at the next [`Buffers::publish`].
+    /// Returns a buffer that came with a completion.
     pub(crate) fn give_back(&mut self, buffer: u16) {
         assert!(
             buffer < self.count,
             "the kernel named a buffer that does not exist"
         );
+        self.used += 1;
+        self.back.push(buffer);
+    }
+
+    /// A receive found none: from the next [`Buffers::publish`] on the ring holds twice as many.
+    /// True: it holds all there are already.
+    pub(crate) fn ran_out(&mut self) -> bool {
+        let were_all = self.offered == self.count;
+        self.doubles = !were_all;
+        were_all
+    }
+
+    /// Puts buffers into the ring, once a turn, and lets the kernel see them.
+    pub(crate) fn publish(&mut self) {
+        self.judge();
+        let held = self.count - self.back.len() as u16; // never more than there are
+        for _ in held..self.offered {
+            let Some(buffer) = self.back.pop() else { break };
+            self.put(buffer);
+        }
+        // SAFETY: the ring starts with an initialised entry whose last field is the tail.
+        let tail = unsafe { BufRingEntry::tail(self.entries()) };
+        // SAFETY: aligned, mapped, and written by this thread only; the kernel only reads it.
+        let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
+        tail.store(self.tail, Ordering::Release);
+    }
+
+    fn judge(&mut self) {
+        self.used_max = self.used_max.max(std::mem::take(&mut self.used));
+        if std::mem::take(&mut self.doubles) {
+            self.offered = self.offered.saturating_mul(2).min(self.count);
+            (self.turns, self.used_max) = (0, 0);
+        }
+        self.turns += 1;
+        if self.turns == TURNS {
+            self.offered = self.used_max.max(OFFERED_MIN).min(self.count);
+            (self.turns, self.used_max) = (0, 0);
+        }
+    }
+
+    fn put(&mut self, buffer: u16) {
         let address = self.address(buffer) as u64;
         let slot = usize::from(self.tail & (self.count - 1));
         // SAFETY: `slot` is inside the ring. Only this thread writes there, and the kernel does
@@ -139,15 +203,6 @@ impl Buffers {
             entry.set_bid(buffer);
         }
         self.tail = self.tail.wrapping_add(1);
-    }
-
-    /// Lets the kernel see all returned buffers.
-    pub(crate) fn publish(&mut self) {
-        // SAFETY: the ring starts with an initialised entry whose last field is the tail.
-        let tail = unsafe { BufRingEntry::tail(self.entries()) };
-        // SAFETY: aligned, mapped, and written by this thread only; the kernel only reads it.
-        let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
-        tail.store(self.tail, Ordering::Release);
     }
 
     fn entries(&self) -> *mut BufRingEntry {

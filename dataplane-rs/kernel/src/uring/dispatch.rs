@@ -112,7 +112,8 @@ impl Uring {
             // Cancelled by us, or disturbed: armed again if still wanted.
             libc::EAGAIN | libc::ECANCELED | libc::EINTR => {}
             libc::ENOBUFS => {
-                self.stats.recv_starved += 1;
+                let were_all = self.buffers.ran_out();
+                self.stats.recv_starved += u64::from(were_all);
                 self.queue_for_buffer(id);
             }
             _ => drop(conn.ended.get_or_insert(Some(errno))),

@@ -59,6 +59,8 @@ pub const CLIENT_BYTES_MAX: usize = u8::MAX as usize * WORD;
 const WORD: usize = 8;
 const LINE: usize = LINE_SIZE as usize;
 const PAYLOAD: usize = FRAME_HEADER as usize;
+/// Alignment within a payload is alignment within its frame.
+const _: () = assert!(PAYLOAD.is_multiple_of(LINE));
 const PARTS: usize = PAYLOAD + size_of::<PayloadHead>();
 
 fn up(n: usize, to: usize) -> usize {
@@ -108,12 +110,34 @@ impl FrameParts<'_> {
         head
     }
 
-    /// Writes payload, then D line, at `to`; the C line is left as it is.
+    /// Lays out in `out` what stands between the D line and the body.
+    fn lay_out(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&self.head().to_bytes());
+        out.extend_from_slice(self.target);
+        out.extend_from_slice(self.client);
+        out.extend_from_slice(&[0; WORD][..up(self.client.len(), WORD) - self.client.len()]);
+        out.extend_from_slice(self.headers);
+        out.resize(up(out.len(), 8), 0);
+        for span in self.index {
+            let [name, name_length] = [span.name, span.name_length].map(u16::to_le_bytes);
+            let [value, value_length] = [span.value, span.value_length].map(u16::to_le_bytes);
+            out.extend_from_slice(&name);
+            out.extend_from_slice(&name_length);
+            out.extend_from_slice(&value);
+            out.extend_from_slice(&value_length);
+        }
+        out.resize(up(out.len(), LINE), 0);
+    }
+
+    /// Writes payload, then D line, at `to`; the C line is left as it is. `scratch` is used for its
+    /// memory: many small pieces are put together there, where it is warm, and go out as one.
     ///
     /// # Safety
     /// `to` must be valid for writes of `self.size()` bytes, 64-aligned, covered by no reference,
     /// and read by nobody until `commit` is stored.
-    pub(crate) unsafe fn write(&self, to: *mut u8, position: u64) {
+    pub(crate) unsafe fn write(&self, to: *mut u8, position: u64, scratch: &mut Vec<u8>) {
+        self.lay_out(scratch);
         let mut out = Writer {
             to,
             at: PAYLOAD,
@@ -121,21 +145,7 @@ impl FrameParts<'_> {
         };
         // SAFETY: the pieces add up to self.size(), for which the caller vouches.
         unsafe {
-            out.put(&self.head().to_bytes());
-            out.put(self.target);
-            out.put(self.client);
-            out.put(&[0; WORD][..up(self.client.len(), WORD) - self.client.len()]);
-            out.put(self.headers);
-            out.pad(8);
-            for span in self.index {
-                let entry = [span.name, span.name_length, span.value, span.value_length];
-                let mut bytes = [0; 8];
-                for (to, n) in bytes.chunks_exact_mut(2).zip(entry) {
-                    to.copy_from_slice(&n.to_le_bytes());
-                }
-                out.put(&bytes);
-            }
-            out.pad(LINE);
+            out.put(scratch);
             for piece in self.body {
                 out.put(piece);
             }

@@ -66,6 +66,8 @@ pub struct Lane {
     ringer: Ringer,
     sleeper: Sleeper,
     asleep: bool,
+    /// For the frame that is being written.
+    scratch: Vec<u8>,
 }
 
 impl Lane {
@@ -129,6 +131,7 @@ impl Lane {
             ringer: Ringer::default(),
             sleeper: Sleeper::above(0),
             asleep: false,
+            scratch: Vec::new(),
         };
         let header = lane.header();
         header.store_layout_hash(LAYOUT_HASH);
@@ -195,7 +198,7 @@ impl Lane {
         let at = PAGE + (position & (self.request_capacity - 1)) as usize;
         // SAFETY: [at, at + size) lies in the double mapping because size <= capacity; bytes past
         // `commit` are read by nobody and no reference covers them.
-        unsafe { parts.write(self.map.at(at), position) };
+        unsafe { parts.write(self.map.at(at), position, &mut self.scratch) };
         self.commit = position + size;
         self.header().store_commit(self.commit);
         Ok(Some(position))

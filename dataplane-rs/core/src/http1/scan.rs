@@ -29,7 +29,7 @@ impl Scan {
         let window = &bytes[..bytes.len().min(bytes_max)];
         self.scanned = self.scanned.max(start);
         self.line_start = self.line_start.max(start);
-        while let Some(distance) = find_line_feed(&window[self.scanned..]) {
+        while let Some(distance) = memchr::memchr(b'\n', &window[self.scanned..]) {
             let line_feed = self.scanned + distance;
             // A byte precedes: the first one of the request line is no LF.
             if window[line_feed - 1] != b'\r' {
@@ -65,44 +65,9 @@ fn request_line_start(bytes: &[u8]) -> Result<Option<usize>, Refusal> {
     }
 }
 
-const LANES: usize = 32;
-
-/// The first LF. Whole blocks are compared without a branch inside, which the compiler turns into
-/// vector code; a loop that may end at each byte is never vectorised.
-fn find_line_feed(bytes: &[u8]) -> Option<usize> {
-    let mut blocks = bytes.chunks_exact(LANES);
-    let mut base = 0;
-    for block in &mut blocks {
-        let found = block
-            .iter()
-            .fold(0u8, |found, &c| found | u8::from(c == b'\n'));
-        if found != 0 {
-            break;
-        }
-        base += LANES;
-    }
-    bytes[base..]
-        .iter()
-        .position(|&c| c == b'\n')
-        .map(|i| base + i)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_feed_is_found_at_every_place() {
-        for length in 0..100 {
-            let mut bytes = vec![b'a'; length];
-            assert_eq!(find_line_feed(&bytes), None);
-            for at in 0..length {
-                bytes[at] = b'\n';
-                assert_eq!(find_line_feed(&bytes[..]), Some(at), "of {length}");
-                bytes[at] = b'a';
-            }
-        }
-    }
 
     #[test]
     fn bytes_that_were_looked_through_are_not_looked_at_again() {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/go/internal/config"
+	"sluice/go/internal/daemon"
 	"sluice/go/internal/doctor"
 	"sluice/go/internal/tlsfiles"
 	pb "sluice/proto/sluice/v1"
@@ -74,7 +75,7 @@ func doctorOptions(c *config.Config, binary string, running bool) doctor.Options
 	o := doctor.Options{
 		Dataplane: binary, DataDir: c.DataDir, ShmDir: c.ShmDir, Workers: c.Workers,
 		RingSize: int64(c.RingSize), MaxConnections: c.HTTP.MaxConnections, Running: running,
-		Driver: c.Driver, Sandbox: c.Sandbox, User: c.User,
+		DedupMemory: daemon.DedupMemory(), Driver: c.Driver, Sandbox: c.Sandbox, User: c.User,
 	}
 	seen := map[tlsfiles.Pair]bool{}
 	for _, l := range c.Listeners {

@@ -221,8 +221,8 @@ func (d *Daemon) open(ctx context.Context) error {
 	}
 	d.store, err = store.Open(ctx, store.Options{
 		Dir: c.DataDir, Log: d.log, Witness: witness, Describe: d.ids.describe, FS: d.openFaults(),
-		Retention: retentionOf(c),
-		Repeated:  d.repeated,
+		Retention: retentionOf(c), DedupMemory: DedupMemory(),
+		Repeated: d.repeated,
 	})
 	if err != nil {
 		return err

@@ -176,9 +176,10 @@ func (d *Daemon) observeFacts() observe.Facts {
 			Events: stats.Events, OldestAge: age(space.Oldest),
 			Writable: space.Writable, Full: space.Full, Headroom: uint64(space.Headroom),
 			UndeliveredAge: age(stats.Undelivered), DeadDropped: stats.DeadDropped,
-			KeysLeft:     stats.KeysLeft,
-			RetentionAge: time.Duration(d.o.Config.Journal.Retention.Age),
-			Durable:      stats.Durable, Applied: stats.Applied,
+			KeysLeft: stats.KeysLeft, DedupMemory: uint64(stats.DedupMemory),
+			DedupMemoryShort: stats.DedupMemoryShort,
+			RetentionAge:     time.Duration(d.o.Config.Journal.Retention.Age),
+			Durable:          stats.Durable, Applied: stats.Applied,
 			Committer: stats.CPU.Committer, Applier: stats.CPU.Applier, Engine: stats.CPU.Engine,
 		},
 	}

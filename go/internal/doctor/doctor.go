@@ -35,6 +35,7 @@ type Options struct {
 	Workers        int
 	RingSize       int64 // bytes, per worker
 	MaxConnections int
+	DedupMemory    int64 // bytes that the filters of dedup keys may take
 	// Addresses are those the daemon will bind: host:port, unix:PATH, or systemd:NAME.
 	Addresses []string
 	// Certificates are those that the listeners show.

@@ -423,3 +423,15 @@ func TestAProgramThatFailsItsProbeIsQuoted(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 }
+
+func TestMemoryIsTheLesserOfHostAndControlGroup(t *testing.T) {
+	const group = "sys/fs/cgroup/system.slice/sluice.service/memory.max"
+	for limit, want := range map[string]int64{"max\n": 8 << 10, "4096\n": 4096, "1048576\n": 8 << 10} {
+		w := healthy()
+		w.files[group] = limit
+		w.look(t)
+		if got, found := w.Host.Memory(); !found || got != want {
+			t.Errorf("with a limit of %q: %d bytes (%v), want %d", limit, got, found, want)
+		}
+	}
+}

@@ -125,7 +125,7 @@ func memory(h Host, o Options) Finding {
 		return bad(level, name, mend, "the control group gives %s; full lanes take %s, twice that "+
 			"while upgrading", bytesText(limit), bytesText(o.lanes()))
 	}
-	available, found := h.available()
+	available, found := h.meminfo("MemAvailable:")
 	switch {
 	case !found:
 		return bad(Warn, name, "mount /proc", "the kernel does not say how much is free")
@@ -133,13 +133,24 @@ func memory(h Host, o Options) Finding {
 		return bad(Fail, name, mend, "%s are free; full lanes take %s", bytesText(available),
 			bytesText(o.lanes()))
 	}
-	return good(name, "%s are free; full lanes take %s", bytesText(available), bytesText(o.lanes()))
+	return good(name, "%s are free; full lanes take %s, dedup keys up to %s", bytesText(available),
+		bytesText(o.lanes()), bytesText(o.DedupMemory))
 }
 
-func (h Host) available() (int64, bool) {
+// Memory is what the host has, or what its control group gives this process where that is less.
+func (h Host) Memory() (bytes int64, found bool) {
+	h = h.complete()
+	bytes, found = h.meminfo("MemTotal:")
+	if limit, limited := h.controlGroup("memory.max"); limited && (!found || limit < bytes) {
+		return limit, true
+	}
+	return bytes, found
+}
+
+func (h Host) meminfo(name string) (int64, bool) {
 	text, _ := h.read("proc/meminfo")
 	for line := range strings.Lines(text) {
-		if rest, is := strings.CutPrefix(line, "MemAvailable:"); is {
+		if rest, is := strings.CutPrefix(line, name); is {
 			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
 			return kb << 10, err == nil
 		}

@@ -101,6 +101,10 @@ var (
 	keysLeft    = desc("journal_dedup_keys_left", "Whether the open dedup windows hold more "+
 		"keys than go with the journal when segments are dropped: should the index be lost as well, "+
 		"a repeat of what was dropped is taken for new.")
+	dedupMemory = desc("journal_dedup_memory_bytes", "Memory of the filters that spare lookups of "+
+		"dedup keys their reads.")
+	dedupMemoryShort = desc("journal_dedup_memory_short", "Whether these filters would need more "+
+		"memory than they may have: lookups then read the disk.")
 	journalDurable = desc("journal_durable_group", "Last group that is durable.")
 	journalApplied = desc("journal_applied_group", "Last durable group that the index has.")
 
@@ -319,6 +323,8 @@ func (s scrape) journal(j Journal) {
 	s.gauge(retention, (j.RetentionAge - j.UndeliveredAge).Seconds())
 	s.counter(deadDropped, float64(j.DeadDropped))
 	s.gauge(keysLeft, truth(j.KeysLeft))
+	s.gauge(dedupMemory, float64(j.DedupMemory))
+	s.gauge(dedupMemoryShort, truth(j.DedupMemoryShort))
 	s.gauge(journalDurable, float64(j.Durable))
 	s.gauge(journalApplied, float64(j.Applied))
 	s.counter(committerCPU, j.Committer.Seconds())

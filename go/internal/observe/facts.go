@@ -82,6 +82,8 @@ type Journal struct {
 	UndeliveredAge, RetentionAge time.Duration
 	DeadDropped                  uint64 // dead letters that retention took
 	KeysLeft                     bool   // more dedup keys are open than go with the journal
+	DedupMemory                  uint64 // bytes of the filters of dedup keys
+	DedupMemoryShort             bool   // they would need more
 	Durable, Applied             uint64 // groups
 	// Committer, Applier and Engine are the CPU time behind the verdict, by stage.
 	Committer, Applier, Engine time.Duration

@@ -11,7 +11,7 @@ func TestABacklogIsHeldAgainstItsRateAndRetention(t *testing.T) {
 		return Facts{
 			Journal: Journal{
 				Headroom: 4096, UndeliveredAge: 26 * time.Hour, RetentionAge: 24 * time.Hour,
-				DeadDropped: 3, KeysLeft: true,
+				DeadDropped: 3, KeysLeft: true, DedupMemory: 65536, DedupMemoryShort: true,
 			},
 			Destinations: []Destination{
 				{Name: "slow", Rate: 2.5, Drain: 40}, {Name: "down", Drain: math.Inf(1)},
@@ -21,6 +21,7 @@ func TestABacklogIsHeldAgainstItsRateAndRetention(t *testing.T) {
 	has(t, scrapeText(t, m), "webhook_journal_headroom_bytes 4096",
 		"webhook_undelivered_oldest_seconds 93600", "webhook_retention_headroom_seconds -7200",
 		"webhook_dead_letters_dropped_total 3", "webhook_journal_dedup_keys_left 1",
+		"webhook_journal_dedup_memory_bytes 65536", "webhook_journal_dedup_memory_short 1",
 		`webhook_delivery_rate{destination="slow"} 2.5`,
 		`webhook_backlog_drain_seconds{destination="slow"} 40`,
 		`webhook_backlog_drain_seconds{destination="down"} +Inf`)

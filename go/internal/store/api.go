@@ -43,6 +43,9 @@ type Options struct {
 	// by them: what was appended when Describe knew another place for them is found by that. It is
 	// called from several goroutines. nil: events have neither.
 	Describe func(source string, f shmabi.Frame, use func(id, kind []byte))
+	// DedupMemory bounds, in bytes, the filters that spare lookups of dedup keys their reads: three
+	// bytes a key. With more keys, more lookups read the disk. 0 is index.FilterBytes.
+	DedupMemory int64
 	// LockWait is how long Open waits for another owner of Dir to leave; 0 is DefaultLockWait,
 	// negative does not wait.
 	LockWait time.Duration
@@ -286,12 +289,16 @@ type Stats struct {
 	DeadDropped uint64
 	// KeysLeft tells that the open dedup windows hold more keys than are carried forward when
 	// segments are dropped: without the index, what repeats a dropped event would be delivered.
-	KeysLeft     bool
-	Durable      uint64 // last durable group
-	Applied      uint64 // last group in the index
-	Flushed      uint64 // last group in the index that a power loss leaves there
-	Writable     bool
-	CPU          CPU
-	Sources      []SourceStats
-	Destinations []DestinationStats
+	KeysLeft bool
+	// DedupMemory is what the filters of dedup keys take, in bytes; DedupMemoryShort tells that they
+	// would need more than Options.DedupMemory.
+	DedupMemory      int64
+	DedupMemoryShort bool
+	Durable          uint64 // last durable group
+	Applied          uint64 // last group in the index
+	Flushed          uint64 // last group in the index that a power loss leaves there
+	Writable         bool
+	CPU              CPU
+	Sources          []SourceStats
+	Destinations     []DestinationStats
 }

@@ -120,6 +120,7 @@ func (s *Store) keepHouse(ctx context.Context, flush bool) error {
 	if err := s.index.Reserve(); err != nil {
 		s.opt.Log.Warn("index has no ballast", "err", err)
 	}
+	s.lookAtFilters()
 	if !flush {
 		waits, err := s.trim(ctx)
 		if err != nil {
@@ -136,6 +137,20 @@ func (s *Store) keepHouse(ctx context.Context, flush bool) error {
 		return err
 	}
 	return s.reclaim()
+}
+
+// lookAtFilters says when dedup begins to read the disk for want of memory, and when that ends.
+func (s *Store) lookAtFilters() {
+	bytes, short := s.index.FilterBytes()
+	switch {
+	case short && !s.filtersShort:
+		s.opt.Log.Warn("dedup keys are more than the memory for them holds: lookups read the disk, "+
+			"and the index may fall behind", "bytes", bytes,
+			"mend", "shorten dedup, or give the host or the control group more memory")
+	case !short && s.filtersShort:
+		s.opt.Log.Info("dedup keys have memory enough again", "bytes", bytes)
+	}
+	s.filtersShort = short
 }
 
 // reclaim begins a new segment when space is short, so that the files of dropped ones become free.

@@ -356,6 +356,7 @@ func (s *Store) Stats() Stats {
 			Engine: s.index.Background(),
 		},
 	}
+	out.DedupMemory, out.DedupMemoryShort = s.index.FilterBytes()
 	for id, n := range meta.Counts.Sources {
 		out.Sources = append(out.Sources,
 			SourceStats{Source: id, Accepted: n.Accepted, Duplicates: n.Duplicates})

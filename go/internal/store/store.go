@@ -74,10 +74,12 @@ type Store struct {
 	defers  atomic.Bool  // deferred may hold something
 	// keysLeft tells that dedup keys are not carried forward.
 	keysLeft atomic.Bool
-	oldest   atomic.Int64 // received time of the oldest event kept; 0: none
-	space    spaceGauge
-	houseMu  sync.Mutex
-	keys     keyDump // under houseMu
+	// filtersShort tells that it was said that dedup has not enough memory. House's.
+	filtersShort bool
+	oldest       atomic.Int64 // received time of the oldest event kept; 0: none
+	space        spaceGauge
+	houseMu      sync.Mutex
+	keys         keyDump // under houseMu
 
 	failOnce sync.Once
 	failed   chan struct{}
@@ -203,6 +205,7 @@ func takeLock(ctx context.Context, o Options) (io.Closer, error) {
 // recover opens both halves and makes the index follow.
 func (s *Store) recover(ctx context.Context) error {
 	io := index.Options{FS: s.opt.indexFS, Log: s.opt.Log, Stop: ctx.Done(),
+		FilterBytes: s.opt.DedupMemory,
 		Damaged: func(err error) {
 			if s.running.Load() {
 				go s.fail(err) // from under the engine's locks

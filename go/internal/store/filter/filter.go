@@ -48,7 +48,10 @@ const (
 )
 
 // Budget is memory that filters share. Its methods may be called from any goroutine.
-type Budget struct{ left atomic.Int64 }
+type Budget struct {
+	left  atomic.Int64
+	short atomic.Bool
+}
 
 // NewBudget gives a budget of so many bytes.
 func NewBudget(bytes int64) *Budget {
@@ -60,10 +63,19 @@ func NewBudget(bytes int64) *Budget {
 // Left is what may still be taken.
 func (b *Budget) Left() int64 { return b.left.Load() }
 
+// Short tells whether a filter wanted more than was left, since the last one gave memory back.
+func (b *Budget) Short() bool { return b.short.Load() }
+
+func (b *Budget) give(bytes int64) {
+	b.left.Add(bytes)
+	b.short.Store(false)
+}
+
 func (b *Budget) take(bytes int64) bool {
 	for {
 		left := b.left.Load()
 		if left < bytes {
+			b.short.Store(true)
 			return false
 		}
 		if b.left.CompareAndSwap(left, left-bytes) {
@@ -148,7 +160,7 @@ func (f *Filter) Adopt(bytes int64, first, last uint16, read func([]byte) error)
 	n := len(f.chunks) - 1
 	if err := read(f.chunks[n].raw()); err != nil {
 		f.bytes -= bytes
-		f.budget.left.Add(bytes)
+		f.budget.give(bytes)
 		f.chunks[n].free()
 		f.chunks = f.chunks[:n]
 		return err
@@ -204,7 +216,7 @@ func (f *Filter) Bytes() int64 { return f.bytes }
 // Release gives the memory back to the budget and to the system. The filter must not be used any
 // more, by anybody.
 func (f *Filter) Release() {
-	f.budget.left.Add(f.bytes)
+	f.budget.give(f.bytes)
 	for _, c := range f.chunks {
 		c.free()
 	}
@@ -236,7 +248,7 @@ func (f *Filter) extend(size int64, first, last uint16) bool {
 	}
 	blocks, err := makeBlocks(size)
 	if err != nil {
-		f.budget.left.Add(size)
+		f.budget.give(size)
 		return false // as if there were no budget
 	}
 	f.chunks = append(f.chunks, chunk{blocks, first, last})

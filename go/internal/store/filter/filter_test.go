@@ -120,8 +120,14 @@ func TestMemoryIsBounded(t *testing.T) {
 	if !blind.Has(1) || !blind.Has(2) {
 		t.Error("a filter without memory says no")
 	}
+	if !budget.Short() {
+		t.Error("a budget that refused memory does not say so")
+	}
 	f.Release()
 	second.Release()
+	if budget.Short() {
+		t.Error("memory came back, and the budget is short still")
+	}
 	if left := budget.Left(); left != firstBytes*6 {
 		t.Errorf("%d bytes came back of %d", left, firstBytes*6)
 	}

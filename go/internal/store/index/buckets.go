@@ -14,9 +14,9 @@ import (
 	"sluice/go/internal/store/filter"
 )
 
-// FilterBytesMax bounds the memory of the filters before the dedup rows, of all days together. It
-// is enough for 100 million keys; beyond that more lookups ask rows.
-const FilterBytesMax = 256 << 20
+// FilterBytes is what the filters before the dedup rows may take, of all days together, where the
+// options say nothing. It is enough for 70 million keys; beyond that more lookups ask rows.
+const FilterBytes = 256 << 20
 
 // bucket is the dedup rows of a day, with filters before them: most keys are new, and that is known
 // without a read. A filter's "maybe" asks the rows, so that it decides nothing.

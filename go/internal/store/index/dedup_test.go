@@ -183,7 +183,7 @@ func TestADayThatPassedGivesItsMemoryBack(t *testing.T) {
 		}
 		must(t, x.Commit())
 	}
-	used := func() int64 { return FilterBytesMax - x.budget.Left() }
+	used := func() int64 { return FilterBytes - x.budget.Left() }
 	fill(2000)
 	one := used()
 	for day := int64(2001); day < 2020; day++ {

@@ -45,7 +45,7 @@
 //
 // # Dedup
 //
-// A key that is looked up is new, nearly always. Filters in memory, bounded by FilterBytesMax, say
+// A key that is looked up is new, nearly always. Filters in memory, bounded by their budget, say
 // so; where they cannot, and until LoadFilters knows the keys of before Open, the rows are asked.
 // They decide alone, so that a replay decides the same. A filter that is full is kept in a file
 // (see KeptFilter), so that a start reads three bytes a key in place of its row. Such a file is

@@ -2,6 +2,7 @@ package index
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ type Options struct {
 	// Damaged is told of bad bytes that the engine meets on its own or for a reader, who gets
 	// ErrDamaged too. It must not wait for the index.
 	Damaged func(error)
+	// FilterBytes bounds the memory of the filters before the dedup rows; 0 is FilterBytes.
+	FilterBytes int64
 	// Stop ends an Open that waits until it can write; nil: nothing does. What waits does so until
 	// the process ends, then.
 	Stop <-chan struct{}
@@ -99,6 +102,7 @@ type Index struct {
 	// Open that their filters do not know yet.
 	buckets, unread []*bucket
 	budget          *filter.Budget
+	filterBytes     int64 // of the budget
 	keeper          *keeper
 	partKeys        int
 	keepBytes       int64 // the least of a filter that is kept
@@ -123,6 +127,7 @@ func Open(dir string, o Options) (*Index, error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
+	o.FilterBytes = cmp.Or(o.FilterBytes, FilterBytes)
 	if _, err := o.FS.Stat(filepath.Join(dir, suspectFile)); err == nil {
 		return nil, fmt.Errorf("%w: the last run met a bad row", ErrDamaged)
 	}
@@ -141,9 +146,10 @@ func Open(dir string, o Options) (*Index, error) {
 	}
 	x := &Index{
 		db: db, log: o.Log, engine: engine, room: room, pending: newPending(), ways: newWays(),
-		budget: filter.NewBudget(FilterBytesMax), partKeys: partKeysMax, keepBytes: keepBytesMin,
-		keeper: newKeeper(o, dir),
-		batch:  db.NewBatch(pebble.WithMaxRetainedSizeBytes(batchBytesKept)),
+		budget: filter.NewBudget(o.FilterBytes), filterBytes: o.FilterBytes, partKeys: partKeysMax,
+		keepBytes: keepBytesMin,
+		keeper:    newKeeper(o, dir),
+		batch:     db.NewBatch(pebble.WithMaxRetainedSizeBytes(batchBytesKept)),
 	}
 	if err := x.load(); err != nil {
 		x.keeper.end()
@@ -307,6 +313,12 @@ func (x *Index) Flush() (done <-chan struct{}, err error) { return x.db.AsyncFlu
 
 // Bytes is the index's size on disk.
 func (x *Index) Bytes() uint64 { return x.db.Metrics().DiskSpaceUsage() }
+
+// FilterBytes is the memory that the filters before the dedup rows take; short tells that they
+// would need more than they may have.
+func (x *Index) FilterBytes() (bytes int64, short bool) {
+	return x.filterBytes - x.budget.Left(), x.budget.Short()
+}
 
 // Background is the CPU time that the engine has taken beside the writer, for flushes and merges.
 func (x *Index) Background() time.Duration { return time.Duration(x.engine.total.Load()) }

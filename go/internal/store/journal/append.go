@@ -5,25 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"syscall"
-	"time"
 
 	"sluice/go/internal/event"
 	"sluice/shm-abi/shmabi"
 )
-
-// draft is a group that has no place yet. It keeps its number over all attempts to write it.
-type draft struct {
-	number uint64
-	time   int64
-	idle   bool
-	spans  []event.Span
-	frames [][]byte
-	config []byte // the catalogue among the frames, nil for none
-	ended  []event.LaneID
-}
 
 // Append makes a batch durable as one group. The caller owns one hold on the group. After
 // ErrUnwritable the same batch is to be appended again later, from whatever segment takes it.
@@ -40,55 +27,49 @@ func (j *Journal) Append(b *Batch) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := j.draft(b)
-	if err != nil {
+	if b.Draft != nil {
+		if len(b.Frames) > 0 {
+			return nil, fmt.Errorf("%w: frames beside a draft", ErrBatch)
+		}
+		return j.append(b.Draft, b)
+	}
+	d := &j.own
+	defer d.Drop()
+	if err := d.reserve(b); err != nil {
 		return nil, err
 	}
-	return j.put(d)
+	if err := d.Add(b.Frames); err != nil {
+		return nil, err
+	}
+	return j.append(d, b)
 }
 
-func (j *Journal) draft(b *Batch) (*draft, error) {
-	d := &draft{time: j.o.Clock().UnixNano(), config: b.Config, ended: b.LaneEnds}
-	d.frames = append(j.frames[:0], b.Frames...)
-	var size int64
-	for i, f := range b.Frames {
-		if err := checkFrame(f, KindEvent); err != nil {
-			return nil, fmt.Errorf("%w: frame %d: %w", ErrBatch, i, err)
+// append puts what the control plane has to say behind the events of a draft, and writes it. With
+// an error it takes that out again.
+func (j *Journal) append(d *Draft, b *Batch) (g *Group, err error) {
+	events := d.mark()
+	defer func() {
+		if err != nil {
+			d.cut(events)
 		}
-		size += int64(len(f))
-	}
-	for _, f := range controlFrames(b) {
-		d.frames = append(d.frames, f)
-		size += int64(len(f))
-	}
+	}()
+	d.time, d.config, d.ended = j.o.Clock().UnixNano(), b.Config, b.LaneEnds
 	if b.Config != nil {
 		if err := json.Unmarshal(b.Config, new(event.Catalogue)); err != nil {
 			return nil, fmt.Errorf("%w: config: %w", ErrBatch, err)
 		}
 	}
-	// One frame is left free for the catalogue that the first group of a segment carries.
-	if (size > GroupBytesMax && len(d.frames) > 1) || len(d.frames) >= event.GroupFrames {
-		return nil, fmt.Errorf("%w: %d frames of %d bytes", ErrTooLarge, len(d.frames), size)
+	own := controlFrames(b)
+	if err := d.fits(framesSize(own), len(own)); err != nil {
+		return nil, err
 	}
-	j.frames = d.frames
-	var err error
-	d.spans, err = j.joinSpans(b.Spans)
-	return d, err
-}
-
-// checkFrame looks at the form; whether the payload is sound was judged before `verified`.
-func checkFrame(f []byte, kind Kind) error {
-	frame, err := shmabi.ParseFrame(f)
-	if err != nil {
-		return err
+	if err := d.addOwn(own...); err != nil {
+		return nil, err
 	}
-	if len(frame) != len(f) {
-		return fmt.Errorf("%d bytes hold a frame of %d", len(f), len(frame))
+	if d.spans, err = j.joinSpans(b.Spans); err != nil {
+		return nil, err
 	}
-	if frame.Kind() != kind {
-		return fmt.Errorf("kind %d, want %d", frame.Kind(), kind)
-	}
-	return nil
+	return j.put(d)
 }
 
 // joinSpans makes each span begin where its lane's last one ended.
@@ -118,14 +99,14 @@ func (j *Journal) joinSpans(spans []event.Span) ([]event.Span, error) {
 // put writes a group: to the current segment, and when that fails or is full to the next. A
 // segment that met an error is never written again. After two errors the journal counts as
 // unwritable; the caller comes back with the same group.
-func (j *Journal) put(d *draft) (*Group, error) {
+func (j *Journal) put(d *Draft) (*Group, error) {
 	j.mu.Lock()
 	d.number = j.nextGroup
 	seg := j.current
 	j.mu.Unlock()
 	attempts := 0
 	if seg != nil {
-		size := groupSize(d.spans, d.frames, nil)
+		size := d.sizeWith(nil)
 		poisoned := false
 		if seg.lastGroup+1 == d.number && seg.end+size <= seg.file.size {
 			g, err := j.appendTo(seg, d)
@@ -165,13 +146,12 @@ func (j *Journal) leave(s *segment, poisoned bool) {
 	j.current = nil
 }
 
-func (j *Journal) appendTo(s *segment, d *draft) (*Group, error) {
-	g, err := j.compose(s, d, d.frames, nil)
+func (j *Journal) appendTo(s *segment, d *Draft) (*Group, error) {
+	g, err := d.seal(s, nil)
 	if err != nil {
 		return nil, err
 	}
 	if err := j.store(s, g); err != nil {
-		g.Release()
 		return nil, err
 	}
 	j.mu.Lock()
@@ -181,13 +161,18 @@ func (j *Journal) appendTo(s *segment, d *draft) (*Group, error) {
 }
 
 // begin writes a group as the first of a new segment.
-func (j *Journal) begin(d *draft) (*Group, error) {
+func (j *Journal) begin(d *Draft) (g *Group, err error) {
+	before := d.mark()
+	defer func() {
+		if err != nil {
+			d.cut(before)
+		}
+	}()
 	j.mu.Lock()
 	t := j.tableNow()
-	frames := d.frames
-	if d.config == nil && j.catalogue != nil {
-		// Every segment names what it may mention, so that older ones can be dropped.
-		frames = append(slices.Clip(frames), shmabi.BuildRecord(KindConfig, j.catalogue))
+	var names []byte
+	if d.config == nil {
+		names = j.catalogue
 	}
 	// Only files that waited before the table was made are free when it is durable.
 	waiting := slices.DeleteFunc(slices.Clone(j.unused), func(f *file) bool { return f.reusable })
@@ -196,7 +181,13 @@ func (j *Journal) begin(d *draft) (*Group, error) {
 	j.nextSegment++
 	j.mu.Unlock()
 
-	g, err := j.compose(s, d, frames, t)
+	if names != nil {
+		// Every segment names what it may mention, so that older ones can be dropped.
+		if err := d.addOwn(shmabi.BuildRecord(KindConfig, names)); err != nil {
+			return nil, err
+		}
+	}
+	g, err = d.seal(s, t)
 	if err != nil {
 		return nil, err
 	}
@@ -208,11 +199,9 @@ func (j *Journal) begin(d *draft) (*Group, error) {
 		s.file, err = j.createFile(max(short, g.size))
 	}
 	if err != nil {
-		g.Release()
 		return nil, err
 	}
 	if err := j.store(s, g); err != nil {
-		g.Release()
 		j.discard(s.file)
 		j.o.Log.Error("segment is poisoned by its first group", "segment", s.number,
 			"group", d.number, "error", err)
@@ -246,8 +235,9 @@ func (j *Journal) discard(f *file) {
 	}
 }
 
-// joined takes a durable group into account. j.mu is held.
-func (j *Journal) joined(s *segment, d *draft, g *Group) {
+// joined takes a durable group into account, whose memory is not the draft's any more. j.mu is
+// held.
+func (j *Journal) joined(s *segment, d *Draft, g *Group) {
 	s.lastOffset = s.end
 	s.end += g.size
 	s.lastGroup, s.lastTime = d.number, d.time
@@ -269,6 +259,7 @@ func (j *Journal) joined(s *segment, d *draft, g *Group) {
 	j.lastWrite, j.lastIdle = j.o.Clock(), d.idle
 	j.writable = true
 	j.cache.add(s.number, s.lastOffset, g.size, g.buf)
+	d.handOver(g)
 }
 
 // setCatalogue takes bytes that were checked when they were appended. j.mu is held.
@@ -280,64 +271,7 @@ func (j *Journal) setCatalogue(b []byte) {
 	j.catalogue, j.config = b, c.ConfigVersion
 }
 
-func groupSize(spans []event.Span, frames [][]byte, t *table) int64 {
-	size := headSize(len(spans), t)
-	for _, f := range frames {
-		size += int64(len(f))
-	}
-	return roundUp(size, BlockSize)
-}
-
-// compose lays the group out in a buffer, for the end of the segment. Frames are copied before
-// they are looked at: their memory belongs to another process.
-func (j *Journal) compose(s *segment, d *draft, frames [][]byte, t *table) (*Group, error) {
-	size := groupSize(d.spans, frames, t)
-	buf, err := j.pool.get(size)
-	if err != nil {
-		return nil, err
-	}
-	h := header{
-		format: formatVersion, epoch: s.epoch, segment: s.number, group: d.number, time: d.time,
-		length: size, headLength: int(headSize(len(d.spans), t)), spans: len(d.spans),
-		frames: len(frames), tableLength: t.size(), journal: j.id, block: BlockSize,
-	}
-	if t != nil {
-		h.flags |= flagFirst
-	}
-	if d.idle {
-		h.flags |= flagIdle
-	}
-	b := buf.data[:size]
-	g := &Group{
-		Number: d.number, Segment: s.number, Time: time.Unix(0, d.time), Idle: d.idle,
-		Spans: d.spans, Frames: buf.frameList(len(frames)), buf: buf, begin: s.end, size: size,
-	}
-	at := int64(h.headLength)
-	buf.checks = buf.checks[:0]
-	for i, src := range frames {
-		f := b[at : at+int64(len(src)) : at+int64(len(src))]
-		copy(f, src)
-		if err := checkFrame(f, shmabi.Frame(f).Kind()); err != nil {
-			buf.Release()
-			return nil, fmt.Errorf("%w: frame %d changed under us: %w", ErrBatch, i, err)
-		}
-		check := crc32.Checksum(f[:frameHeader], castagnoli)
-		buf.checks = append(buf.checks, check)
-		g.addFrame(f, s.end+at, check)
-		at += int64(len(f))
-	}
-	h.framesLength = at - int64(h.headLength)
-	clear(b[at:])
-	encodeHead(b, &h, d.spans, t)
-	crc := headChecksum(h.epoch, b[:h.headLength])
-	for _, check := range buf.checks {
-		crc = joinLines(crc, check)
-	}
-	putChecksum(b, crc)
-	return g, nil
-}
-
-// store makes a composed group durable at the end of the segment.
+// store makes a sealed group durable at the end of the segment.
 func (j *Journal) store(s *segment, g *Group) error {
 	if _, err := s.file.writer.WriteAt(g.buf.data[:g.size], s.end); err != nil {
 		return err
@@ -350,15 +284,15 @@ func (j *Journal) store(s *segment, g *Group) error {
 
 // addFrame takes the next frame of the group, which lies at off in the file. check is the CRC32C of
 // its lines.
-func (g *Group) addFrame(f shmabi.Frame, off int64, check uint32) {
+func (g *Group) addFrame(f shmabi.Frame, kind Kind, off int64, check uint32) {
 	frame := Frame{
-		Seq: event.NewSeq(g.Number, len(g.Frames)), Kind: f.Kind(), Bytes: f,
+		Seq: event.NewSeq(g.Number, len(g.Frames)), Kind: kind, Bytes: f,
 		Loc: Loc{
 			Segment: g.Segment, Offset: off, Length: uint32(len(f)),
 			Check: check,
 		},
 	}
-	if frame.Kind == KindRescue {
+	if kind == KindRescue {
 		frame.unwrapRescue()
 	}
 	g.Frames = append(g.Frames, frame)

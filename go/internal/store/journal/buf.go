@@ -14,8 +14,7 @@ type Buf struct {
 	data    []byte
 	holders atomic.Int32
 	pool    *bufPool
-	frames  []Frame  // of the group in it; used again like the bytes
-	checks  []uint32 // scratch of who lays the group out
+	frames  []Frame // of the group in it; used again like the bytes
 }
 
 // frameList gives an empty list for so many frames, which lives as long as the bytes.

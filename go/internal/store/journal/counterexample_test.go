@@ -189,7 +189,7 @@ func Test_a_segment_without_its_first_group_cuts_nothing(t *testing.T) {
 			next := &Batch{Spans: []event.Span{{Lane: laneOf(1), From: tag, To: tag + 1}},
 				Frames: [][]byte{eventFrame(t, tag, 9000)}}
 			j.mu.Lock()
-			size := groupSize(next.Spans, next.Frames, nil)
+			size := groupSize(next)
 			fits := j.current == nil || j.current.end+size <= j.current.file.size
 			j.mu.Unlock()
 			if !fits {

@@ -111,6 +111,11 @@ func tagBatch(t testing.TB, tags ...uint64) *Batch {
 	return b
 }
 
+// groupSize is what a batch of frames takes on the disk, behind the first group of a segment.
+func groupSize(b *Batch) int64 {
+	return roundUp(headSize(len(b.Spans), nil)+framesSize(b.Frames), BlockSize)
+}
+
 // tagsIn replays the whole journal.
 func tagsIn(t testing.TB, j *Journal) []uint64 {
 	t.Helper()

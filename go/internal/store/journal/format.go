@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math/bits"
 
 	"sluice/go/internal/event"
 	"sluice/shm-abi/shmabi"
@@ -186,6 +187,40 @@ var behindLines = func() (table [4][256]uint32) {
 func joinLines(crc, lines uint32) uint32 {
 	return behindLines[0][byte(crc)] ^ behindLines[1][byte(crc>>8)] ^
 		behindLines[2][byte(crc>>16)] ^ behindLines[3][byte(crc>>24)] ^ lines
+}
+
+// frameBits is enough for any number of frames.
+const frameBits = 17
+
+const _ = uint(1<<frameBits - 1 - event.GroupFrames)
+
+// linesBehind[k] advances a CRC32C over the lines of 2^k frames: what becomes of each of its bits.
+var linesBehind = func() (table [frameBits][32]uint32) {
+	for bit := range 32 {
+		table[0][bit] = joinLines(1<<bit, 0)
+	}
+	for k := range len(table) - 1 {
+		for bit := range 32 {
+			table[k+1][bit] = sumOf(&table[k], table[k][bit])
+		}
+	}
+	return table
+}()
+
+func sumOf(ofBits *[32]uint32, crc uint32) (sum uint32) {
+	for ; crc != 0; crc &= crc - 1 {
+		sum ^= ofBits[bits.TrailingZeros32(crc)]
+	}
+	return sum
+}
+
+// joinFrames gives the CRC32C of bytes and the lines of so many frames behind them from both
+// CRC32Cs.
+func joinFrames(crc uint32, frames int, lines uint32) uint32 {
+	for n := uint(frames); n != 0; n &= n - 1 {
+		crc = sumOf(&linesBehind[bits.TrailingZeros(n)], crc)
+	}
+	return crc ^ lines
 }
 
 // errNoGroup means that no group begins at the bytes looked at. It is wrapped with the reason.

@@ -139,7 +139,7 @@ func FuzzParseGroup(f *testing.F) {
 			p.checkPayloads()
 			g := &Group{Number: p.group, Segment: p.segment}
 			for i, frame := range p.frames {
-				g.addFrame(frame, p.at[i], crc32.Checksum(frame[:frameHeader], castagnoli))
+				g.addFrame(frame, frame.Kind(), p.at[i], crc32.Checksum(frame[:frameHeader], castagnoli))
 			}
 			_, _ = g.Outcomes()
 			g.Config()

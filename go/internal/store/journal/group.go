@@ -32,6 +32,7 @@ type Batch struct {
 	// may hold more than the frames: those that are not stored are left out.
 	Spans  []event.Span
 	Frames [][]byte // whole EVENT frames, as they lie in the lanes; copied once
+	Draft  *Draft   // or they were laid out before
 	// Outcomes, Config, LaneEnds, Rescues and Carried become frames behind the events.
 	Outcomes []event.Outcome
 	Config   []byte // JSON of event.Catalogue

@@ -56,7 +56,7 @@ func Benchmark_append(b *testing.B) {
 		for i := range frames {
 			batch.Frames = append(batch.Frames, eventFrame(b, uint64(i), 768))
 		}
-		size := groupSize(make([]event.Span, 1), batch.Frames, nil)
+		size := groupSize(&batch)
 		b.Run(fmt.Sprintf("raw/%d", frames), func(b *testing.B) { rawWrites(b, size, frames) })
 		b.Run(fmt.Sprintf("journal/%d", frames), func(b *testing.B) {
 			j, _, err := Open(Options{FS: vfs.OS(), Dir: filepath.Join(b.TempDir(), "journal")})

@@ -227,7 +227,7 @@ func (j *Journal) replayGroup(s *segment, p *parsed, off int64, fn func(*Group) 
 				Damaged: true})
 			continue
 		}
-		g.addFrame(b[at:at+int64(len(f)):at+int64(len(f))], off+at,
+		g.addFrame(b[at:at+int64(len(f)):at+int64(len(f))], f.Kind(), off+at,
 			crc32.Checksum(f[:frameHeader], castagnoli))
 	}
 	return fn(g)

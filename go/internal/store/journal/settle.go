@@ -18,18 +18,17 @@ func (d *doubt) lanesEnded() []event.LaneID {
 	return lanes
 }
 
-// draft is the same group, number and time included, for a new place.
-func (d *doubt) draft() *draft {
+// layOut puts the same group, number and time included, into a draft.
+func (d *doubt) layOut(next *Draft) error {
 	g := d.group
-	next := &draft{number: g.group, time: g.time, idle: g.flags&flagIdle != 0, spans: g.spans,
-		ended: d.lanesEnded()}
+	next.number, next.time, next.idle = g.group, g.time, g.flags&flagIdle != 0
+	next.spans, next.ended = g.spans, d.lanesEnded()
 	for _, f := range g.frames {
-		next.frames = append(next.frames, f)
 		if f.Kind() == KindConfig && f.CheckCRC() == nil {
 			next.config = configText(f)
 		}
 	}
-	return next
+	return next.addOwn(g.frames...)
 }
 
 // Settle writes the group in doubt again and waits until it is durable: it may be in the page
@@ -49,7 +48,11 @@ func (j *Journal) Settle() error {
 	if doubtful == nil {
 		return nil
 	}
-	d := doubtful.draft()
+	d := &j.own
+	defer d.Drop()
+	if err := doubtful.layOut(d); err != nil {
+		return fmt.Errorf("group %d in doubt: %w: %w", d.number, ErrUnwritable, err)
+	}
 	j.mu.Lock()
 	next := j.nextGroup // above every witness
 	j.mu.Unlock()

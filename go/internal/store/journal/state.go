@@ -23,7 +23,7 @@ type Journal struct {
 	pool        bufPool
 
 	write   sync.Mutex // held while a group is on its way: one in flight
-	frames  [][]byte   // scratch of who holds write
+	own     Draft      // of who holds write, for frames that were not laid out before
 	prepare sync.Mutex // one Prepare at a time
 
 	mu          sync.Mutex // guards everything below, and the fields of files and segments
@@ -111,13 +111,15 @@ func Open(o Options) (*Journal, *Recovery, error) {
 }
 
 func newJournal(o Options) *Journal {
-	return &Journal{
+	j := &Journal{
 		o: o, segmentSize: o.SegmentSize, writable: true,
 		nextFile: 1, nextSegment: 1, nextGroup: 1,
 		lanes: map[event.LaneID]uint64{},
 		cache: cache{max: o.CacheBytes},
 		pool:  bufPool{keep: poolBytes},
 	}
+	j.own.j = j
+	return j
 }
 
 // segmentSizeFor is 1/16 of the file system, rounded down to a power of two and bounded.
@@ -265,7 +267,10 @@ func (j *Journal) Idle() (bool, error) {
 }
 
 func (j *Journal) writeIdleMark() error {
-	g, err := j.put(&draft{idle: true, time: j.o.Clock().UnixNano()})
+	d := &j.own
+	defer d.Drop()
+	d.idle, d.time = true, j.o.Clock().UnixNano()
+	g, err := j.put(d)
 	if err == nil {
 		g.Release()
 	}

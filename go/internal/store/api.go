@@ -118,10 +118,11 @@ type Recovery struct {
 
 // Batch is one group before it is written. Frames are whole frames, C line final, still where the
 // data plane wrote them; nothing of them is kept after Append returns. Spans cover everything they
-// came from, frames left out included.
+// came from, frames left out included. A batch may be used again once it is durable or dropped.
 type Batch struct {
 	Spans  []event.Span
 	Frames [][]byte
+	laid   *layout // what Lay has copied, nil: nothing
 }
 
 // Space is how much room is left.

@@ -23,6 +23,7 @@ func (s *Store) Work() <-chan struct{} { return s.outbox.work }
 // lanes) along with it. An empty batch with nothing queued does nothing. When it returns nil, the
 // group survives power loss. After an error that wraps ErrUnwritable nothing of the batch is
 // durable: append the same batch again later, with backoff; the group goes to a fresh segment.
+// Frames that Lay has not copied yet are copied first.
 func (s *Store) Append(b Batch) error {
 	if err := s.usable(); err != nil {
 		return err
@@ -51,14 +52,21 @@ func (s *Store) usable() error {
 var ErrUnwritable = journal.ErrUnwritable
 
 func (s *Store) append(b Batch) error {
+	l := b.laid
+	if l == nil {
+		l = &s.own
+		defer l.drop()
+	}
+	if err := l.lay(b.Frames); err != nil {
+		return fmt.Errorf("append group: %w", err)
+	}
 	low := s.underFloor()
-	p := s.pack(b, low)
+	p := s.pack(l, low)
 	if len(b.Spans) == 0 && len(b.Frames) == 0 && p.empty() {
 		return nil
 	}
-	waiting := s.gather(b.Frames)
 	g, err := s.journal.Append(&journal.Batch{
-		Spans: b.Spans, Frames: b.Frames, Outcomes: append(p.outcomes, p.history...),
+		Spans: b.Spans, Draft: l.draft, Outcomes: append(p.outcomes, p.history...),
 		Config: p.config(), LaneEnds: p.ends, Rescues: p.rescues, Carried: p.carried, LowSpace: low,
 	})
 	if err != nil {
@@ -68,7 +76,9 @@ func (s *Store) append(b Batch) error {
 	}
 	s.owed.Store(false)
 	tickets := s.outbox.sent(p)
-	s.appended(g, tickets, waiting || len(tickets) > 0)
+	urgent := l.waiting || len(tickets) > 0
+	s.fresh = l.handOver(s.fresh)
+	s.appended(g, tickets, urgent)
 	return nil
 }
 
@@ -85,36 +95,18 @@ func (s *Store) appended(g *journal.Group, tickets []*ticket, urgent bool) {
 }
 
 // pack takes from the outbox what has room beside the frames.
-func (s *Store) pack(b Batch, low bool) parcel {
-	room := journal.GroupBytesMax - 4*shmabi.FrameHeader
-	for _, f := range b.Frames {
-		room -= len(f)
-	}
+func (s *Store) pack(l *layout, low bool) parcel {
+	room := journal.GroupBytesMax - 4*shmabi.FrameHeader - int(l.draft.Bytes())
 	if low {
 		s.deferRetries()
 	} else {
 		s.sendDeferred()
 	}
-	return s.outbox.take(min(room, ownBytesMax), len(b.Frames) > 0)
+	return s.outbox.take(min(room, ownBytesMax), l.frames > 0)
 }
 
-// gather takes from the frames what the memory set wants once they are durable: their lines are
-// about to be copied, and after the write they have left the processor's cache. It tells whether
-// the sender of one waits for its delivery.
-func (s *Store) gather(frames [][]byte) (waiting bool) {
-	s.fresh = s.fresh[:0]
-	for _, f := range frames {
-		c, d := shmabi.Frame(f).C(), shmabi.Frame(f).D()
-		waiting = waiting || shmabi.Ack(c.Ack()) == shmabi.AckDelivered
-		if key := c.DedupKey(); key != [16]byte{} {
-			s.fresh = append(s.fresh, freshKey{
-				recentKey{d.SourceID(), key},
-				recentEvent{event.ID(c.EventID()), int64(c.DedupUntilNS())}, int64(d.ReceivedNS()),
-			})
-		}
-	}
-	return waiting
-}
+// gather takes from frames that are appended without a batch what the memory set wants.
+func (s *Store) gather(frames [][]byte) { s.fresh, _ = keysOf(s.fresh[:0], frames) }
 
 // Idle writes an idle mark if the last group is a second old; the committer calls it once a second
 // while nothing comes. A mark proves the group before it.

@@ -46,6 +46,7 @@ type Store struct {
 	applier   atomic.Int64
 	segment   uint64        // of the last group appended; under appendMu
 	fresh     []freshKey    // of the group under way; under appendMu
+	own       layout        // of batches that were not laid out before; under appendMu
 	rolled    chan struct{} // a segment began, or space is short
 	flushDue  chan struct{} // the index is to go to the disk before its time
 	trimDue   chan struct{} // segments are to go, if any may
@@ -233,6 +234,7 @@ func (s *Store) recover(ctx context.Context) error {
 		return fmt.Errorf("open journal: %w", err)
 	}
 	s.journal = j
+	s.own.draft = j.NewDraft()
 	s.noteRecovery(found)
 	again := s.index == nil
 	if s.index != nil {

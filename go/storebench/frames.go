@@ -132,6 +132,15 @@ func pieces(n, frame, bytesMax int) int {
 	return (n + most - 1) / most
 }
 
+// cut gives the sizes of so many pieces of n frames.
+func cut(n, pieces int) (sizes []int) {
+	for ; pieces > 0; pieces-- {
+		sizes = append(sizes, n/pieces)
+		n -= n / pieces
+	}
+	return sizes
+}
+
 // storedBytes is what the journal writes for a group of n frames with one span: a header of 128
 // bytes and a span of 32 to a line, the frames, all to a block.
 func storedBytes(n, frame, block int) int {

@@ -59,7 +59,69 @@ func (r *roller) Close() error {
 	return <-r.done
 }
 
-// measureJournal appends to a journal alone, whose files have been used before.
+// piece is a group that is laid out.
+type piece struct {
+	draft *journal.Draft
+	span  event.Span
+	err   error
+}
+
+// layer lays groups out while others are written, as those who judge events do for the committer.
+type layer struct {
+	frames *frames
+	free   chan *journal.Draft
+	ready  chan piece
+	done   chan struct{}
+}
+
+// drafts is how many groups there are at once: one is written, one is laid out.
+const drafts = 2
+
+func newLayer(j *journal.Journal, f *frames, sizes []int) *layer {
+	l := &layer{
+		frames: f, free: make(chan *journal.Draft, drafts), ready: make(chan piece, drafts),
+		done: make(chan struct{}),
+	}
+	for range drafts {
+		l.free <- j.NewDraft()
+	}
+	go l.run(sizes)
+	return l
+}
+
+// run lays out groups of these sizes, over and over again.
+func (l *layer) run(sizes []int) {
+	defer close(l.ready)
+	for n := 0; ; n++ {
+		select {
+		case d := <-l.free:
+			list, span := l.frames.group(sizes[n%len(sizes)])
+			l.ready <- piece{d, span, d.Add(list)}
+		case <-l.done:
+			return
+		}
+	}
+}
+
+func (l *layer) Close() {
+	close(l.done)
+	for p := range l.ready {
+		p.draft.Drop()
+	}
+}
+
+// inTurn lays a group out when the one before it is durable: nobody comes while that is written,
+// or so few that the committer does not notice.
+func inTurn(j *journal.Journal, f *frames, size int) (next func() piece) {
+	d := j.NewDraft()
+	return func() piece {
+		list, span := f.group(size)
+		return piece{d, span, d.Add(list)}
+	}
+}
+
+// measureJournal appends to a journal alone, whose files have been used before. The time of a group
+// is the one from the group before it to its own sync.
 func measureJournal(c meter.Case) (r meter.Result, err error) {
 	f, err := newFrames(c.Size, c.Group, c.Keys)
 	if err != nil {
@@ -77,9 +139,11 @@ func measureJournal(c meter.Case) (r meter.Result, err error) {
 	}
 	roll := newRoller(j)
 	defer func() { err = errors.Join(err, roll.Close()) }()
-	put := func(n int) error {
-		list, span := f.group(n)
-		g, err := j.Append(&journal.Batch{Spans: []event.Span{span}, Frames: list})
+	put := func(p piece) error {
+		if p.err != nil {
+			return p.err
+		}
+		g, err := j.Append(&journal.Batch{Spans: []event.Span{p.span}, Draft: p.draft})
 		if err != nil {
 			return err
 		}
@@ -88,24 +152,32 @@ func measureJournal(c meter.Case) (r meter.Result, err error) {
 		g.Release()
 		return nil
 	}
+	warm := j.NewDraft()
 	for roll.rolls < warmSegments {
-		if err := put(max((1<<20)/f.frameBytes(), 1)); err != nil {
+		list, span := f.group(max((1<<20)/f.frameBytes(), 1))
+		if err := put(piece{warm, span, warm.Add(list)}); err != nil {
 			return r, err
 		}
+	}
+	sizes := cut(c.Group, pieces(c.Group, f.frameBytes(), journalPiece))
+	next, given := inTurn(j, f, sizes[0]), func(*journal.Draft) {}
+	if sizes[0]*f.frameBytes() >= aheadLeast {
+		l := newLayer(j, f, sizes)
+		defer l.Close()
+		next, given = func() piece { return <-l.ready }, func(d *journal.Draft) { l.free <- d }
 	}
 	m, err := meter.Start(c, nil)
 	if err != nil {
 		return r, err
 	}
-	parts := pieces(c.Group, f.frameBytes(), journalPiece)
 	for m.Elapsed() < c.Duration {
 		began := time.Now()
-		for left, n := parts, 0; left > 0; left-- {
-			some := (c.Group - n) / left
-			if err := put(some); err != nil {
+		for range sizes {
+			p := next()
+			if err := put(p); err != nil {
 				return r, err
 			}
-			n += some
+			given(p.draft)
 		}
 		r.Times.Note(time.Since(began))
 		r.Events += c.Group

@@ -16,6 +16,9 @@ const (
 	growMax = 1 << 30
 	// poolBytes is about how many bytes of frames there are to choose from, as in a lane.
 	poolBytes = 8 << 20
+	// aheadLeast is what a group holds at the least that somebody else lays out while another is
+	// written: to wake him takes longer than to lay out less.
+	aheadLeast = 64 << 10
 	// keptSegments is how many segments the journal keeps while it is measured alone.
 	keptSegments = 2
 	// spaceEvery is how often a full store is asked again.

@@ -240,3 +240,75 @@ func TestOutcomesAreWrittenWithoutFrames(t *testing.T) {
 	r.journal.work <- struct{}{}
 	eventually(t, "an empty batch", func() bool { return r.journal.Durable() == 1 })
 }
+
+func TestWhatComesWhileAGroupIsWrittenIsLaidOutForTheNext(t *testing.T) {
+	r := newRig(t)
+	one, two := r.plane(roomy), r.plane(roomy)
+	r.journal.hold()
+	first := one.publish(signed(t, durably, "first", "{}"))
+	r.journal.inAppend()
+	refused := one.publish(forged(t, durably, "refused", "{}"))
+	wantOne(t, one.take(1), shmabi.ReplyRefused, 401, refused)
+	second := one.publish(signed(t, durably, "second", "{}"))
+	eventually(t, "the second is laid out", func() bool { return r.journal.laid(idOf(one, second)) })
+	third := two.publish(signed(t, durably, "third", "{}"))
+	eventually(t, "the third is laid out", func() bool { return r.journal.laid(idOf(two, third)) })
+	if n := len(r.journal.all()); n != 0 || one.consume() != 0 || r.journal.sizes() != nil {
+		t.Fatalf("%d stored, consume at %d while the first group is written", n, one.consume())
+	}
+	if answers := append(one.drain(10), two.drain(10)...); len(answers) != 0 {
+		t.Fatalf("answered %v while the first group is written", answers)
+	}
+	r.journal.release()
+	one.take(2)
+	wantOne(t, two.take(1), shmabi.ReplyAccepted, 200, third)
+	r.released(one)
+	r.released(two)
+	if got := r.journal.sizes(); !slices.Equal(got, []int{1, 2}) || !r.storedAt(one, first) {
+		t.Errorf("groups of %v frames, want 1 and 2", got)
+	}
+}
+
+func TestWhatIsLaidOutAtTheStopStaysInItsLane(t *testing.T) {
+	r := newRig(t)
+	p := r.plane(roomy)
+	r.journal.hold()
+	first := p.publish(signed(t, durably, "first", "{}"))
+	r.journal.inAppend()
+	r.journal.failNext(1 << 30)
+	second := p.publish(signed(t, durably, "second", "{}"))
+	eventually(t, "it is laid out", func() bool { return r.journal.laid(idOf(p, second)) })
+	r.journal.release()
+	eventually(t, "a write failed", func() bool { return r.control.Writable() == 0 })
+	r.stop()
+	r.journal.reopen()
+	r.start()
+	p.take(2)
+	r.released(p)
+	if n := len(r.journal.all()); n != 2 || !r.storedAt(p, first) || !r.storedAt(p, second) {
+		t.Errorf("%d stored, want 2", n)
+	}
+}
+
+func TestALaneWhoseFramesChangeBehindTheVerdictHoldsUpNoOther(t *testing.T) {
+	r := newRig(t)
+	bad, good := r.plane(roomy), r.plane(roomy)
+	r.journal.set(func(j *journal) {
+		j.changedBehind = func(f shmabi.Frame) bool { return f.D().SourceID() == anybody }
+	})
+	sound := bad.publish(signed(t, durably, "sound", "{}"))
+	wantOne(t, bad.take(1), shmabi.ReplyAccepted, 200, sound)
+	spoilt := bad.publish(signed(t, anybody, "", "{}"))
+	eventually(t, "its lane is retired", bad.retired)
+	for n := range 3 {
+		at := good.publish(signed(t, durably, fmt.Sprint(n), "{}"))
+		wantOne(t, good.take(1), shmabi.ReplyAccepted, 200, at)
+	}
+	r.released(good)
+	if answers := bad.drain(1); len(answers) != 0 || r.storedAt(bad, spoilt) || bad.consume() > spoilt {
+		t.Errorf("answered %v, consume at %d of %d", answers, bad.consume(), spoilt)
+	}
+	if r.control.Writable() != 1 {
+		t.Error("the journal counts as not writable")
+	}
+}

@@ -141,6 +141,7 @@ func (f *feed) run(ctx context.Context) {
 			f.service.beltWakes.Add(1)
 		}
 		if judged > 0 {
+			f.service.committer.layAhead(f)
 			continue
 		}
 		if f.ended() {

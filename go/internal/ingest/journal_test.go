@@ -42,13 +42,16 @@ type journal struct {
 	ended   map[event.LaneID]bool
 	known   map[recentKey]event.ID
 	states  map[event.ID]event.State
-	looks   int // at states
-	full    bool
-	marks   int
-	endErr  error
-	onEnd   func(event.LaneID)
-	onStore func([]stored) // what is durable now, before Append returns
-	work    chan struct{}
+	looks   int               // at states
+	copied  map[event.ID]bool // by Lay
+	// changedBehind tells that a frame is not any more what was judged; nil: none is.
+	changedBehind func(shmabi.Frame) bool
+	full          bool
+	marks         int
+	endErr        error
+	onEnd         func(event.LaneID)
+	onStore       func([]stored) // what is durable now, before Append returns
+	work          chan struct{}
 }
 
 type recentKey struct {
@@ -60,7 +63,7 @@ func newJournal(t testing.TB) *journal {
 	j := &journal{
 		t: t, reached: make(map[event.LaneID]uint64), ended: make(map[event.LaneID]bool),
 		known: make(map[recentKey]event.ID), states: make(map[event.ID]event.State),
-		work: make(chan struct{}, 1),
+		work: make(chan struct{}, 1), copied: make(map[event.ID]bool),
 	}
 	j.changed = sync.NewCond(&j.mu)
 	return j
@@ -127,6 +130,28 @@ func (j *journal) append(b store.Batch) (before int, err error) {
 	return before, nil
 }
 
+// Lay notes what it copies, and refuses frames that changed.
+func (j *journal) Lay(b *store.Batch) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, f := range b.Frames {
+		if j.changedBehind != nil && j.changedBehind(f) {
+			return fmt.Errorf("%w: it changed", store.ErrBatch)
+		}
+	}
+	for _, f := range b.Frames {
+		j.copied[shmabi.Frame(f).C().EventID()] = true
+	}
+	return nil
+}
+
+// laid tells whether an event was laid out.
+func (j *journal) laid(id event.ID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.copied[id]
+}
+
 // check holds a batch against the rules of protocol §3.2.
 func (j *journal) check(b store.Batch) error {
 	if f := j.failed; f != nil {
@@ -144,22 +169,34 @@ func (j *journal) check(b store.Batch) error {
 			return fmt.Errorf("span [%d, %d) where lane %x is durable up to %d",
 				span.From, span.To, span.Lane, j.reached[span.Lane])
 		}
-		for at := span.From; next < len(b.Frames); next++ {
-			position := shmabi.Frame(b.Frames[next]).D().Position()
-			if position < at || position >= span.To {
-				break
+		at := span.From
+		for _, raw := range b.Frames {
+			f := shmabi.Frame(raw)
+			d := f.D()
+			position := d.Position()
+			if f.C().EventID() != event.NewID(span.Lane, position, d.ReceivedNS()) {
+				continue // of another lane, whose frames may stand between
 			}
-			at = position + uint64(len(b.Frames[next]))
+			if position < at || position+uint64(len(f)) > span.To {
+				return fmt.Errorf("the frame at %d of lane %x is not behind %d and before %d",
+					position, span.Lane, at, span.To)
+			}
+			at = position + uint64(len(f))
+			next++
 		}
 	}
 	if next != len(b.Frames) {
-		return fmt.Errorf("%d of %d frames are not in lane order inside the spans",
-			len(b.Frames)-next, len(b.Frames))
+		return fmt.Errorf("%d of %d frames are in no span", len(b.Frames)-next, len(b.Frames))
 	}
 	for _, f := range b.Frames {
 		size += len(f)
 		if state := shmabi.State(shmabi.Frame(f).C().State()); state != shmabi.StateVerified {
 			return fmt.Errorf("a frame in state %d was handed over", state)
+		}
+	}
+	for _, f := range b.Frames {
+		if !j.copied[shmabi.Frame(f).C().EventID()] {
+			return errors.New("a frame was not laid out")
 		}
 	}
 	if size > store.BatchBytesMax && len(b.Frames) > 1 {

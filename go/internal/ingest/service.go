@@ -21,6 +21,7 @@ import (
 // Journal is what the service needs of the store.
 type Journal interface {
 	Append(store.Batch) error
+	Lay(*store.Batch) error
 	Work() <-chan struct{}
 	Idle() error
 	Known(source uint32, key [16]byte, at int64) (event.ID, bool)
@@ -63,6 +64,8 @@ type Service struct {
 	batches sync.Pool
 	work    chan struct{}
 
+	committer *committer
+
 	mu      sync.Mutex
 	feeds   []*feed // replaced whole, never changed in place
 	tallies sync.Map
@@ -99,6 +102,7 @@ func New(o Options, table *Table) *Service {
 		clock: func() time.Duration { return time.Since(began) },
 		waits: newWaits(), boot: bootNS,
 	}
+	s.committer = newCommitter(s)
 	s.batches.New = func() any { b := make([]entry, 0, batchFrames); return &b }
 	if s.observe == nil {
 		s.observe = unobserved{}
@@ -112,7 +116,7 @@ func New(o Options, table *Table) *Service {
 func (s *Service) Start() {
 	s.control.StoreWritable(1)
 	s.publishSpace()
-	s.running.Go(func() { (&committer{service: s}).run(s.ctx) })
+	s.running.Go(func() { s.committer.run(s.ctx) })
 	s.running.Go(func() { s.endWaits(s.ctx) })
 	s.running.Go(func() { s.lookUpRepeats(s.ctx) })
 }

@@ -127,9 +127,9 @@ func (c *committer) run(ctx context.Context) {
 	}
 }
 
-// gather puts the next group together, from what is laid out and from what else all lanes have; nil:
-// there is nothing to store. own asks for a group in any case. A stretch without a frame to store
-// needs no write: everything before it is durable, since no group is in flight here.
+// gather puts the next group together, from what is laid out and from what else all lanes have;
+// nil: there is nothing to store. own asks for a group in any case. A stretch without a frame to
+// store needs no write: everything before it is durable, since no group is in flight here.
 func (c *committer) gather(own bool) *group {
 	c.mu.Lock()
 	defer c.mu.Unlock()

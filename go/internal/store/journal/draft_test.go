@@ -98,6 +98,15 @@ func Test_a_draft_goes_to_the_next_segment_as_it_was_laid_out(t *testing.T) {
 					if outcomes, err := g.Outcomes(); len(outcomes) != 1 || err != nil {
 						t.Fatalf("outcomes %v, %v", outcomes, err)
 					}
+					names := 0
+					for _, f := range g.Frames {
+						if f.Kind == KindConfig {
+							names++
+						}
+					}
+					if names > 1 {
+						t.Fatalf("the catalogue is in the group %d times", names)
+					}
 					break
 				}
 				if !errors.Is(err, ErrUnwritable) || d.Bytes() != laid || d.Frames() != frames {

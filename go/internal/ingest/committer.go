@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -73,7 +74,8 @@ type committer struct {
 	service *Service
 	wait    time.Duration // until the next frame leaves the station; 0: none is in it
 	away    *group        // the one on its way, or empty
-	writing atomic.Bool   // there is one on its way
+	writing atomic.Bool   // there is one on its way, and a processor to use meanwhile
+	spare   bool          // there is more than one processor: see layAhead
 
 	mu   sync.Mutex
 	next *group // nil: the committer has ended
@@ -82,7 +84,10 @@ type committer struct {
 }
 
 func newCommitter(s *Service) *committer {
-	return &committer{service: s, next: new(group), away: new(group), bad: map[*feed]bool{}}
+	return &committer{
+		service: s, next: new(group), away: new(group), bad: map[*feed]bool{},
+		spare: runtime.NumCPU() > 1,
+	}
 }
 
 func (c *committer) run(ctx context.Context) {
@@ -159,11 +164,13 @@ func (c *committer) gather(own bool) *group {
 			event.Span{Lane: s.feed.lane.ID(), From: s.from, To: s.to})
 	}
 	c.next, c.away = c.away, g
-	c.writing.Store(true)
+	c.writing.Store(c.spare)
 	return g
 }
 
-// layAhead lays into the next group what a feed has, while another group is written. Who comes
+// layAhead lays into the next group what a feed has, while another group is written. On a single
+// processor it does not: there the time of the write is the others', and the committer copies many
+// frames in one go cheaper than the feeds do in turns. Who comes
 // while somebody else does that does not wait: the committer takes what is left. Nor does a feed
 // take the place of others.
 func (c *committer) layAhead(f *feed) {

@@ -173,6 +173,7 @@ func (r *rig) start() {
 	r.service = New(Options{
 		Store: r.journal, Control: r.control, Log: discard,
 	}, r.table)
+	r.service.committer.spare = true // whatever this machine has
 	r.service.belt = r.belt
 	r.service.boot = r.now.Load
 	if r.clock != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 
 	"sluice/go/internal/event"
 	"sluice/shm-abi/shmabi"
@@ -192,7 +191,7 @@ func (j *Journal) begin(d *Draft) (g *Group, err error) {
 		return nil, err
 	}
 	s.file, err = j.takeFile(max(j.segmentSize, g.size))
-	if errors.Is(err, syscall.ENOSPC) {
+	if noRoom(err) {
 		// A short segment may still fit: outcomes, and tables that let dropped files go, are what
 		// makes a full disk empty again.
 		short := roundUp(j.segmentSize/shortShare, BlockSize)

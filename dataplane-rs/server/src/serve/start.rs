@@ -52,18 +52,20 @@ impl Choice {
 
 /// What a worker made for itself.
 enum Io {
-    Epoll(Epoll),
+    Epoll(Box<Epoll>),
     Uring(Box<Uring>),
 }
 
 impl Io {
     fn new(choice: &Choice, options: &Options) -> Result<Io, Error> {
         match choice {
-            Choice::Epoll(refusal) => Ok(Io::Epoll(Epoll::new(options, refusal.clone())?)),
+            Choice::Epoll(refusal) => {
+                Ok(Io::Epoll(Box::new(Epoll::new(options, refusal.clone())?)))
+            }
             Choice::Ring { caps, or_epoll } => match Uring::new(options, caps) {
                 // Rings of several workers and generations may ask for more than one did.
                 Err(Error::Refused(refusal)) if *or_epoll => {
-                    Ok(Io::Epoll(Epoll::new(options, Some(refusal))?))
+                    Ok(Io::Epoll(Box::new(Epoll::new(options, Some(refusal))?)))
                 }
                 made => Ok(Io::Uring(Box::new(made?))),
             },
@@ -79,7 +81,7 @@ impl Io {
 
     fn run(self, mut worker: Worker) -> Result<(), Error> {
         match self {
-            Io::Epoll(mut io) => worker.run(&mut io),
+            Io::Epoll(mut io) => worker.run(io.as_mut()),
             Io::Uring(mut io) => worker.run(io.as_mut()),
         }
     }

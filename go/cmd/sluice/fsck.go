@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/go/internal/daemon"
 	"sluice/go/internal/store"
 	"sluice/go/internal/store/journal"
 )
@@ -80,12 +81,8 @@ func fsckProgress(w io.Writer, now func() time.Time) func(store.CheckProgress) {
 // foreignNames leaves out what a daemon keeps beside its store, and sockets.
 func foreignNames(dir string, names []string) (foreign []string) {
 	for _, name := range names {
-		own := name == "secrets"
-		for _, file := range []string{"gaps.json", "standing.json"} {
-			own = own || name == file || strings.HasPrefix(name, file+".")
-		}
 		info, err := os.Lstat(filepath.Join(dir, name))
-		if !own && (err != nil || info.Mode()&os.ModeSocket == 0) {
+		if !daemon.Owns(name) && (err != nil || info.Mode()&os.ModeSocket == 0) {
 			foreign = append(foreign, name)
 		}
 	}
@@ -110,6 +107,10 @@ func printFsck(w io.Writer, r *store.CheckReport, others []string) error {
 	case store.IndexWhole:
 		fmt.Fprintf(&b, "index: %s, at group %d\n", plural(r.Index.Events, "event", "events"),
 			r.Index.Applied)
+	case store.IndexUnreadable:
+		fmt.Fprintf(&b, "index is %s: %s; a start is refused by it as well. Nothing is lost: the "+
+			"journal has all that is in it\n",
+			r.IndexState, r.IndexDetail)
 	default:
 		fmt.Fprintf(&b, "index is %s: %s; the next start builds it again from the journal\n",
 			r.IndexState, r.IndexDetail)

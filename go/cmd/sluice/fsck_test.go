@@ -158,3 +158,17 @@ func TestFsckSaysHowFarItIs(t *testing.T) {
 		t.Errorf("says\n%swant\n%s", &out, want)
 	}
 }
+
+// An index that a disk refuses to give is not built again by a start, which says the same.
+func TestFsckPromisesNoNewIndexForAnUnreadableOne(t *testing.T) {
+	for state, want := range map[store.IndexState]string{
+		store.IndexUnreadable: "index is unreadable: why; a start is refused by it as well.",
+		store.IndexDamaged:    "index is damaged: why; the next start builds it again",
+	} {
+		var out strings.Builder
+		must(t, printFsck(&out, &store.CheckReport{IndexState: state, IndexDetail: "why"}, nil))
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("of an index that is %s:\n%s", state, &out)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -127,6 +128,9 @@ type Daemon struct {
 // orderly stop. An upgrade of this program ends in the next one's execution under our pid, and Run
 // does not return; where that fails, this program takes the data plane up again.
 func Run(ctx context.Context, o Options) error {
+	// A file that may not grow is refused with EFBIG. Go takes the signal that comes with it for
+	// nothing (os/signal); the data plane, which it would kill, inherits that it is ignored.
+	signal.Ignore(unix.SIGXFSZ)
 	program, began, stops := ownProgram(), time.Now(), false
 	for {
 		d := newDaemon(o, program, began)

@@ -131,7 +131,9 @@ func (s *Store) drop(items []item) {
 func (s *Store) applyItems(items []item) {
 	for n, i := range items {
 		s.mu.Lock()
+		s.index.Hold()
 		err := s.apply(i.group)
+		s.index.Release()
 		read, repeats := s.delivers, s.repeats
 		if err == nil && s.index.Pending() >= pendingMax {
 			err = s.commit()
@@ -158,7 +160,15 @@ func (s *Store) commit() error {
 	if s.index.Pending() == 0 && s.index.Meta().Applied == s.committed {
 		return nil
 	}
-	if err := s.index.Commit(); err != nil {
+	running := s.running.Load() // before, whoever starts is told of what is refused
+	if running {
+		s.index.Hold()
+	}
+	err := s.index.Commit()
+	if running {
+		s.index.Release()
+	}
+	if err != nil {
 		return err
 	}
 	s.committed = s.index.Meta().Applied

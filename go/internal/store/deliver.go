@@ -46,13 +46,18 @@ func (s *Store) Lease(destination uint32, max int, now time.Time) (list []Delive
 // as long, and everybody waits: in the middle of a backlog it is not needed.
 func (s *Store) refill(q *queue, now int64) error {
 	if !q.wantsTimed(now) {
-		if taken, err := q.refillFresh(s.index); taken || err != nil {
+		s.index.Hold()
+		taken, err := q.refillFresh(s.index)
+		s.index.Release()
+		if taken || err != nil {
 			return err
 		}
 	}
 	if err := s.commit(); err != nil {
 		return err
 	}
+	s.index.Hold()
+	defer s.index.Release()
 	return q.refill(s.index, now)
 }
 

@@ -346,10 +346,12 @@ func (s *Store) dropSegment(segment journal.SegmentInfo, keep index.Keep) (bool,
 	if len(needed) > 0 || err != nil {
 		return false, s.readFault(err)
 	}
+	s.index.Hold()
 	dead, carried, err := s.index.Trim(segment.LastGroup, keep)
 	if err == nil {
 		err = s.findOldest()
 	}
+	s.index.Release()
 	if err != nil {
 		return false, s.fail(err)
 	}

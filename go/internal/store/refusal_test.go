@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -223,6 +224,60 @@ func TestAStartThatCannotReadLeavesTheIndex(t *testing.T) {
 			if !told {
 				t.Errorf("%s, %v: nobody was told", call, errno)
 			}
+		}
+	}
+}
+
+// What the applier and a lease read cannot be done without: they wait for it as long as it takes,
+// which is longer than anybody else does, and go on by themselves, or end with the store.
+func TestTheWriterOutlastsWhatItsDiskDoesNotGive(t *testing.T) {
+	for name, need := range map[string]func(b *sickIndex, seq event.Seq) error{
+		"applier": func(b *sickIndex, seq event.Seq) error {
+			d := Delivery{Seq: seq, Destination: 2, Attempt: 1}
+			b.Finish(b.outcome(d, event.Done, 0))
+			return b.Append(Batch{})
+		},
+		"lease": func(b *sickIndex, _ event.Seq) error {
+			if got := b.lease(2); len(got) != 1 && b.Err() == nil {
+				return fmt.Errorf("leased %d deliveries", len(got))
+			}
+			return nil
+		},
+	} {
+		for _, stops := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, stops=%v", name, stops), func(t *testing.T) {
+				t.Parallel()
+				b := newSickIndex(t)
+				// A start reads, and so has in memory, the first and the last event.
+				many := slices.Repeat([]request{plain("many")}, 1000)
+				b.take(many...)
+				seq := b.seqOf(b.take(request{source: 2, route: 2, body: "y"})[0])
+				b.take(many...)
+				b.take(plain("last"))
+				b.must(b.Store.Close())
+				b.start()
+				b.must(b.sick.Set("read", vfs.Fault{Op: vfs.OpRead | vfs.OpOpen, Err: syscall.EIO}))
+				done := make(chan error, 1)
+				go func() { done <- need(b, seq) }()
+				// A tenth of a second apart: others are told after 5 s.
+				eventually(t, "it waits", func() bool { return b.sick.Met("read") > 70 })
+				if b.Space().Writable || b.Err() != nil {
+					t.Fatalf("events are taken in: %v, the store: %v", b.Space().Writable, b.Err())
+				}
+				if stops {
+					_ = b.Store.Close() // it gave up, or closes while it waits
+					b.must(<-done)
+					b.start()
+					if b.Recovery().IndexRebuilt {
+						t.Error("the index had to be built again")
+					}
+					return
+				}
+				b.sick.Clear("read")
+				b.must(<-done)
+				eventually(t, "events are taken in", func() bool { return b.Space().Writable })
+				b.must(b.seen())
+			})
 		}
 	}
 }

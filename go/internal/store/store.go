@@ -521,6 +521,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return ErrClosed
 	}
+	s.index.Leave()
 	var errs []error
 	s.appendMu.Lock()
 	for s.settled.Load() && s.Err() == nil && len(errs) == 0 && s.outbox.waiting() {
@@ -547,6 +548,9 @@ func (s *Store) Close() error {
 // abandon lets everything go as a crash would.
 func (s *Store) abandon() error {
 	s.closed.Store(true)
+	if s.index != nil {
+		s.index.Leave()
+	}
 	s.handoff.end()
 	if s.stop != nil {
 		s.stop()

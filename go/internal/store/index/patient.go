@@ -60,7 +60,7 @@ func (p patient) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (f vfs.
 }
 
 func (p patient) Open(name string, o ...vfs.OpenOption) (f vfs.File, err error) {
-	err = p.room.retry(func() (err error) {
+	err = p.room.retry("open", name, func() (err error) {
 		f, err = p.FS.Open(name, o...)
 		return err
 	})
@@ -68,7 +68,7 @@ func (p patient) Open(name string, o ...vfs.OpenOption) (f vfs.File, err error) 
 }
 
 func (p patient) OpenDir(name string) (f vfs.File, err error) {
-	err = p.room.retry(func() (err error) {
+	err = p.room.retry("open", name, func() (err error) {
 		f, err = p.FS.OpenDir(name)
 		return err
 	})
@@ -79,7 +79,7 @@ func (p patient) OpenDir(name string) (f vfs.File, err error) {
 }
 
 func (p patient) List(name string) (names []string, err error) {
-	err = p.room.retry(func() (err error) {
+	err = p.room.retry("list", name, func() (err error) {
 		names, err = p.FS.List(name)
 		return err
 	})
@@ -143,7 +143,7 @@ func (f *patientFile) WriteAt(b []byte, off int64) (n int, err error) {
 }
 
 func (f *patientFile) Read(b []byte) (n int, err error) {
-	err = f.room.retry(func() (err error) {
+	err = f.room.retry("read", f.name, func() (err error) {
 		n, err = f.File.Read(b)
 		return err
 	})
@@ -151,7 +151,7 @@ func (f *patientFile) Read(b []byte) (n int, err error) {
 }
 
 func (f *patientFile) ReadAt(b []byte, off int64) (n int, err error) {
-	err = f.room.retry(func() (err error) {
+	err = f.room.retry("read", f.name, func() (err error) {
 		n, err = f.File.ReadAt(b, off)
 		return err
 	})

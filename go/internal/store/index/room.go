@@ -31,8 +31,8 @@ const (
 	roomEvery = 100 * time.Millisecond
 	// tellEvery is the time between two lines in the log about one wait.
 	tellEvery = time.Minute
-	// readWait bounds how long a read is tried again. Beyond it, whoever reads is told: a sector
-	// that is gone must not keep a search for ever.
+	// readWait bounds how long a read is tried again. Beyond it, whoever reads is told, unless
+	// that is the writer (see Hold): a sector that is gone must not keep a search for ever.
 	readWait = 5 * time.Second
 	// flushesFailed and mergesFailed in a row are as good as a write that waits. Merges have time.
 	flushesFailed = 2
@@ -48,7 +48,10 @@ type room struct {
 	log     *slog.Logger
 	writes  bool         // whether what is refused may wait
 	running atomic.Bool  // before, who opens is told of reads that are refused
-	waiting atomic.Int32 // writes
+	waiting atomic.Int32 // writes, and reads of the writer
+	// hold is odd while the writer cannot do without what it reads, another number each time.
+	hold    atomic.Uint64
+	leaving atomic.Bool // the writer has to do without all the same
 	// flushes and merges count what failed since the last that did not.
 	flushes, merges atomic.Int32
 	refused         atomic.Pointer[error] // the last read that was, see openFault
@@ -129,13 +132,25 @@ func (r *room) some() bool {
 	return err != nil || usage.AvailBytes >= min(roomBytes, usage.TotalBytes/ballastShare)
 }
 
-// retry reads, again for a while, once the index runs, if the operating system refuses it. What a
-// disk gave back at last is as good as any: each block has a checksum.
-func (r *room) retry(read func() error) error {
+// retry reads, again for a while, once the index runs, if the operating system refuses it, and as
+// long as it takes if the writer cannot go on without. What a disk gave back at last is as good as
+// any: each block has a checksum.
+func (r *room) retry(op, name string, read func() error) error {
 	err := read()
+	if err == nil || Mend(err) == "" {
+		return err
+	}
+	var held uint64
+	waits := false
+	defer func() { r.holdUp(op, name, &waits, false, nil) }()
 	for end := time.Now().Add(r.readWait); err != nil && Mend(err) != ""; err = read() {
 		r.refused.Store(&err)
-		if !r.running.Load() || time.Now().After(end) {
+		// The same hold as at the last try: it does not get on, for want of this read or another.
+		before := held
+		held = r.hold.Load()
+		needed := held == before && held%2 == 1 && !r.leaving.Load()
+		r.holdUp(op, name, &waits, needed, err)
+		if !r.running.Load() || r.leaving.Load() || !needed && time.Now().After(end) {
 			return err
 		}
 		select {
@@ -145,6 +160,21 @@ func (r *room) retry(read func() error) error {
 		}
 	}
 	return err
+}
+
+// holdUp notes whether a read holds the writer up, and says so when that changes.
+func (r *room) holdUp(op, name string, waits *bool, needed bool, err error) {
+	switch {
+	case needed && !*waits:
+		r.waiting.Add(1)
+		r.log.Error("the index waits until it can be read", "what", op+" "+name, "err", err,
+			"mend", Mend(err)+"; if the disk never gives it back, stop sluice and remove the index: "+
+				"it is built again from the journal")
+	case !needed && *waits:
+		r.waiting.Add(-1)
+		r.log.Info("the index waits for no read any more", "what", op+" "+name)
+	}
+	*waits = needed
 }
 
 // count takes the end of a flush or a merge into account.
@@ -187,5 +217,17 @@ func (x *Index) Reserve() error {
 }
 
 // Full tells that the index waits for its disk to take what it writes, for want of space most of
-// all: nothing should be taken in.
+// all, or to give what the writer reads: nothing should be taken in.
 func (x *Index) Full() bool { return x.room.full() }
+
+// Hold and Release stand around what the writer does that cannot be left half done, or ends
+// everything where it fails: reads that the operating system refuses meanwhile are tried until it
+// gives them, and the index is Full as long as one holds the writer up. They do not nest.
+func (x *Index) Hold() { x.room.hold.Add(1) }
+
+// Release ends what Hold began.
+func (x *Index) Release() { x.room.hold.Add(1) }
+
+// Leave has every read end at once from now on that the operating system refuses: who holds the
+// index is about to close it.
+func (x *Index) Leave() { x.room.leaving.Store(true) }

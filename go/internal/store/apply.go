@@ -201,12 +201,16 @@ func (s *Store) apply(g *journal.Group) error {
 	if len(outcomes) > 0 {
 		faultpoint.Pass(faultpoint.OutcomeDurable)
 	}
+	if err := s.revive(outcomes); err != nil {
+		return err
+	}
 	for i := range outcomes {
-		if o := &outcomes[i]; !o.Copied && g.Number <= s.recalled.asOf[o.Seq] {
+		o := &outcomes[i]
+		if o.Copied || g.Number <= s.recalled.asOf[o.Seq] {
 			continue // its event came with it
 		}
-		if err := s.applyOutcome(&outcomes[i]); err != nil {
-			return fmt.Errorf("apply outcome of %d: %w", outcomes[i].Seq, err)
+		if err := s.applyOutcome(o, g.Number); err != nil {
+			return fmt.Errorf("apply outcome of %d: %w", o.Seq, err)
 		}
 	}
 	if text := g.Config(); text != nil && !bytes.Equal(text, s.index.Catalogue()) {
@@ -261,7 +265,7 @@ func (s *Store) applyEvent(f *journal.Frame) error {
 			}
 			return err
 		}
-		s.revived[f.Seq] = true // its own group is gone, or damaged
+		s.revived[f.Seq] = f.AsOf // its own group is gone, or damaged
 	}
 	meta := s.index.Meta()
 	r := &s.scratch
@@ -400,14 +404,16 @@ func (s *Store) queue(dest uint32) *queue {
 	return q
 }
 
-func (s *Store) applyOutcome(o *event.Outcome) error {
-	if o.Copied && !s.revived[o.Seq] {
-		return nil
-	}
+// applyOutcome moves a delivery on by an outcome of a group.
+func (s *Store) applyOutcome(o *event.Outcome, group uint64) error {
 	delete(s.deferred, deliveryID{o.Seq, o.Destination})
 	r, err := s.index.Load(o.Seq)
-	if r == nil || err != nil {
-		return err // nil: retention took the event
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		s.orphan(o, group)
+		return nil
 	}
 	d := r.Delivery(o.Destination)
 	if d == nil {

@@ -63,8 +63,9 @@ type Store struct {
 	scratch   index.Record  // of the event that is being applied
 	delivers  bool          // the group that is being applied brings deliveries
 	repeats   []repeat      // of that group
-	// revived are events of that group that were known by nothing but their copies.
-	revived  map[event.Seq]bool
+	// revived are events of that group that were known by nothing but their copies, with the group
+	// up to which what became of them came along.
+	revived  map[event.Seq]uint64
 	recalled recalled
 	needFrom event.Seq // no event before it must be kept for a delivery
 	carried  int       // events whose groups are trimmed
@@ -115,7 +116,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		opt: o, lock: lock, failed: make(chan struct{}),
 		queues: map[uint32]*queue{}, routes: map[uint32][]uint32{},
-		revived:  map[event.Seq]bool{},
+		revived:  map[event.Seq]uint64{},
 		deferred: map[deliveryID]event.Outcome{}, rolled: make(chan struct{}, 1),
 		flushDue: make(chan struct{}, 1), trimDue: make(chan struct{}, 1),
 	}
@@ -333,6 +334,10 @@ func (s *Store) follow(ctx context.Context, io index.Options, found *journal.Rec
 	loaded := s.loadFilters()
 	s.awaitFilters(ctx, loaded, found.LastGroup-min(found.LastGroup, s.index.Meta().Applied))
 	if s.index.Meta().Applied == 0 {
+		s.recalled = recalled{orphans: map[event.Seq][]orphan{}}
+		if list := s.journal.Segments(); len(list) > 0 {
+			s.recalled.first = list[0].FirstGroup
+		}
 		if err := s.recall(ctx); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,6 +58,7 @@ func TestALimitOfFileSizesIsOutlasted(t *testing.T) {
 	c := exec.Command("sh", "-c", `ulimit -S -f 64
 		exec "$0" -test.run '^TestOwnerWhoseFilesMayNotGrow$' 2>&1`, os.Args[0])
 	c.Env = append(os.Environ(), limitedDir+"="+dir)
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()

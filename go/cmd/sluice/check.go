@@ -53,7 +53,7 @@ config without a fault may have warnings: it is taken, but something in it is ha
 		},
 	}
 	asJSON(cmd, &inJSON, true)
-	cmd.Flags().BoolVar(&dev, "dev", false, "take secrets that are written out, as `run --dev` does")
+	cmd.Flags().BoolVar(&dev, "dev", false, "take secrets that are written out, as run --dev does")
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "run the commands that give secrets, too")
 	return cmd
 }

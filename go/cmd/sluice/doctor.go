@@ -56,7 +56,7 @@ code 1: something will not work.`,
 	}
 	asJSON(cmd, &inJSON, true)
 	cmd.Flags().StringVar(&file, "config", "", "measure against this config `FILE`")
-	cmd.Flags().BoolVar(&dev, "dev", false, "measure against what `run --dev` would do")
+	cmd.Flags().BoolVar(&dev, "dev", false, "measure against what run --dev would do")
 	cmd.Flags().StringVar(&binary, "dataplane", "", "`PATH` of sluice-dataplane")
 	return cmd
 }

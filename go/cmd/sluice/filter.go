@@ -27,7 +27,7 @@ func (f *filterFlags) add(flags *pflag.FlagSet, states bool) {
 	flags.StringVar(&f.until, "until", "", "before this `TIME`")
 	flags.StringArrayVar(&f.ids, "id", nil, "this event; repeats")
 	flags.StringVar(&f.providerID, "provider-id", "", "with this id of the sender's own")
-	flags.StringVar(&f.kind, "type", "", "of this type of the sender's own, `push` or invoice.paid")
+	flags.StringVar(&f.kind, "type", "", "of this `TYPE` of the sender's own, push or invoice.paid")
 }
 
 // empty tells whether everything matches.

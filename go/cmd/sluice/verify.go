@@ -62,7 +62,7 @@ that the request did not bring, since whoever has one for other bytes could have
 		"`FILE` of a scheme of your own, in the form of verify in a config")
 	flags.BoolVar(&f.explain, "explain", false, "show what was signed, and look for the mistake")
 	flags.BoolVar(&f.learn, "learn", false,
-		"take a secret that a handshake brings, as while `sluice secrets learn` waits for it")
+		"take a secret that a handshake brings, as while sluice secrets learn waits for it")
 	flags.StringVar(&f.signedTo, "signed-to", "", "write the signed bytes whole into this `FILE`")
 	asJSON(cmd, &f.json, false)
 	return cmd

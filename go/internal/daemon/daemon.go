@@ -139,6 +139,10 @@ func Run(ctx context.Context, o Options) error {
 		}
 		next, err := d.live(ctx)
 		if next == nil {
+			if err == nil {
+				o.Log.Info("stopped; what was acknowledged is in the data directory",
+					"data_dir", o.Config.DataDir)
+			}
 			return err
 		}
 		if err != nil {

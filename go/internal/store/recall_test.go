@@ -565,3 +565,26 @@ func (p *pastime) rebuild() (first uint64) {
 	p.heads()
 	return first
 }
+
+// TestWhatASegmentTellsWaitsUntilItIsGone has a crash, and the loss of the index, come between what
+// is written of a segment that is to go and its drop: its own groups are judged as of their time.
+func TestWhatASegmentTellsWaitsUntilItIsGone(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.Retention.MaxAge = 10 * 24 * time.Hour })
+	gone := b.seqOf(b.take(plain("x"))[0])
+	b.end(event.Done, b.lease(1)...)
+	b.pass(12)
+	first := b.take(keyed(1, "x"))[0]
+	b.clock.advance(time.Hour)
+	repeat := b.take(keyed(1, "x"))[0]
+	b.pass(5)
+	b.wantGone(gone, b.seqOf(first)) // so that a start looks for what was carried forward
+	if got := b.state(repeat); got != event.Duplicate {
+		t.Fatalf("the repeat is %s", got)
+	}
+	told := carriedRepeats(b.seqOf(repeat).Group(), b.clock.Now().UnixNano(), nil)
+	b.must(b.submit(context.Background(), func(t *ticket) { b.outbox.addCarried(told, t) }))
+	b.loseIndex()
+	if got := b.state(repeat); got != event.Duplicate {
+		t.Errorf("without the index the repeat is %s", got)
+	}
+}

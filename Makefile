@@ -112,7 +112,7 @@ generate: tools ## writes the generated files again (layout faces, gRPC code)
 
 .PHONY: bench
 bench: bench-tools ## sluice beside its peers, in the same minute; BENCH_FLAGS goes to bench/run
-	@scripts/with-postgres --if-present $(TOOLS)/bench $(BENCH_FLAGS)
+	@SLUICE_BENCH_CPU=0 scripts/with-postgres --if-present $(TOOLS)/bench $(BENCH_FLAGS)
 ifndef BENCH_FLAGS
 	@$(MAKE) --no-print-directory bench-tls
 	@$(MAKE) --no-print-directory bench-verify

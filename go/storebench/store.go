@@ -12,8 +12,8 @@ import (
 	"sluice/go/storebench/meter"
 )
 
-// dedupMemory is what the daemon lets dedup take on a host of 16 GiB; ten minutes at full speed open
-// more keys than the store's own default holds.
+// dedupMemory is what the daemon lets dedup take on a host of 16 GiB; ten minutes at full speed
+// open more keys than the store's own default holds.
 const dedupMemory = 1 << 30
 
 // openStore opens a store that may take so many bytes.

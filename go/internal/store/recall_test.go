@@ -588,3 +588,20 @@ func TestWhatASegmentTellsWaitsUntilItIsGone(t *testing.T) {
 		t.Errorf("without the index the repeat is %s", got)
 	}
 }
+
+// TestTheHorizonOfWhatIsGoneIsKnownWithoutTheIndex carries a received time forward that no event
+// left behind tells.
+func TestTheHorizonOfWhatIsGoneIsKnownWithoutTheIndex(t *testing.T) {
+	b := newBench(t, threeDays)
+	gone := b.seqOf(b.take(plain("x"))[0])
+	b.end(event.Done, b.lease(1)...)
+	b.pass(4)
+	b.wantGone(gone, b.seqOf(b.take(plain("x"))[0]))
+	horizon := b.clock.Now().Add(10 * 24 * time.Hour).UnixNano()
+	told := carriedRepeats(gone.Group(), horizon, nil)
+	b.must(b.submit(context.Background(), func(t *ticket) { b.outbox.addCarried(told, t) }))
+	b.loseIndex()
+	if got := b.index.Meta().Horizon; got != horizon {
+		t.Errorf("without the index the horizon is %s, want %s", timeOf(got), timeOf(horizon))
+	}
+}
